@@ -197,6 +197,9 @@ struct varjfs_stage {
  * CONF: the text of the volume file, or of varjfs.conf, as it has to be for the next
  * mount: newer than the file where the list of storage nodes was changed.
  *
+ * STORE: lines "key=value": store, the name of its driver, and what that says; size_bytes
+ * and the like are numbers, others text.
+ *
  * SCRUB, as DF; times are seconds since 1970.  pass_* is 0 when no scrub is under way,
  * last_* and finished when none was complete.  An older daemon answers EINVAL.
  *     place          cursor with which VARJFS_TEND_SCRUB goes on; 0: begin a new one
@@ -229,7 +232,7 @@ struct varjfs_stage {
  * A caller that is neither root nor the user who mounted does not get what depends on the
  * files of other users: object_id, refs and digest of objects are "-", as are objects,
  * object_plain_bytes, object_stored_bytes and cache_bytes of DF; STATS, SCRUB,
- * NODES and CONF are EPERM.
+ * NODES, CONF and STORE are EPERM.
  *
  * EINVAL: unknown kind, version or cursor; EISDIR: MAP of a directory.
  */
@@ -241,6 +244,7 @@ struct varjfs_stage {
 #define VARJFS_TEXT_NODES 6  /* of a volume on storage nodes: each of them, a line */
 
 #define VARJFS_TEXT_CONF 7 /* the text of the volume file */
+#define VARJFS_TEXT_STORE 9 /* the store: driver, place, what is in it */
 
 #define VARJFS_TEXT_END (~(__u64)0) /* cursor: there is no more */
 
@@ -302,6 +306,9 @@ struct varjfs_recode {
  *          replicas, in one step: examined, found were healed, bad_count could not be.
  *          EAGAIN: too few nodes are there; EOPNOTSUPP: the volume has no replicas
  *
+ *   GROW   a device that has become longer is used to its end, in one step; found_bytes is
+ *          what was gained. EBUSY: another caller does it
+ *
  * @cursor is 0 at first; each call sets it for the next, VARJFS_TEND_END after the last
  * step.  The figures are those of the one step.
  *
@@ -312,6 +319,7 @@ struct varjfs_recode {
 #define VARJFS_TEND_SCRUB 2
 #define VARJFS_TEND_CHECKPOINT 3
 #define VARJFS_TEND_HEAL 4
+#define VARJFS_TEND_GROW 5
 #define VARJFS_TEND_END (~(__u64)0)
 #define VARJFS_TEND_BAD 16
 

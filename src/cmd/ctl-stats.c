@@ -199,9 +199,8 @@ static bool pair_line(void *opaque, char *line)
     return true;
 }
 
-static int show_pairs(const VjCtl *ctl, uint32_t what)
+int vj_ctl_show_pairs(const VjCtl *ctl, const char *path, uint32_t what)
 {
-    const char *path = ctl->operands[0];
     VJ_AUTO_FD fd = vj_ctl_open(ctl, path, O_RDONLY);
     g_autofree char *labels = NULL;
     PairPrinter printer = {.ctl = ctl};
@@ -227,10 +226,10 @@ static int show_pairs(const VjCtl *ctl, uint32_t what)
 
 int vj_ctl_df(const VjCtl *ctl)
 {
-    return show_pairs(ctl, VARJFS_TEXT_DF);
+    return vj_ctl_show_pairs(ctl, ctl->operands[0], VARJFS_TEXT_DF);
 }
 
 int vj_ctl_stats(const VjCtl *ctl)
 {
-    return show_pairs(ctl, VARJFS_TEXT_STATS);
+    return vj_ctl_show_pairs(ctl, ctl->operands[0], VARJFS_TEXT_STATS);
 }

@@ -227,6 +227,15 @@ static const Subcommand subcommands[] = {
      2,
      3,
      vj_ctl_node},
+    {{.name = "varjfsctl store",
+      .operands = "status|grow [--json] MOUNT",
+      .summary = "status: shows where the objects are, and how full it is there.  grow:\n"
+                 "uses all of a device that has become longer.  For root, and for who\n"
+                 "mounted.",
+      .switches = json_switch},
+     2,
+     2,
+     vj_ctl_store},
     {{.name = "varjfsctl scrub",
       .operands = "[OPTION...] MOUNT",
       .summary = "Reads and verifies all objects, and names the files that have damaged\n"

@@ -38,6 +38,9 @@ typedef struct VjCtl {
     char **operands;       /* ends with NULL; as many as the table of ctl.c allows */
 } VjCtl;
 
+/* ctl-stats.c: the pairs of VARJFS_TEXT_*, in the format that was asked for. */
+int vj_ctl_show_pairs(const VjCtl *ctl, const char *path, uint32_t what);
+
 /* Each returns an exit code and has reported what went wrong. */
 int vj_ctl_sync(const VjCtl *ctl);
 int vj_ctl_status(const VjCtl *ctl);
@@ -53,6 +56,7 @@ int vj_ctl_scrub(const VjCtl *ctl);
 int vj_ctl_checkpoint(const VjCtl *ctl);
 int vj_ctl_keygen(const VjCtl *ctl);
 int vj_ctl_node(const VjCtl *ctl);
+int vj_ctl_store(const VjCtl *ctl);
 int vj_ctl_objects(const VjCtl *ctl);
 int vj_ctl_items(const VjCtl *ctl);
 int vj_ctl_kv(const VjCtl *ctl);

@@ -35,6 +35,7 @@ varjfsctl_SOURCES = $(rwrite_sources) \
 	src/cmd/ctl-show.c \
 	src/cmd/ctl-statistics.c \
 	src/cmd/ctl-stats.c \
+	src/cmd/ctl-store.c \
 	src/cmd/ctl-tend.c \
 	src/cmd/ctl.c \
 	src/cmd/ctl.h

@@ -286,6 +286,14 @@ int vj_fs_count_at_node(VjFs *fs, const VjCaller *who, const char *address, uint
     return is_owner(who) ? vj_volume_count_at_node(fs->volume, address, out) : -EPERM;
 }
 
+/* A path may have any character but this one. */
+static void tell_pair(void *opaque, const char *name, const char *value)
+{
+    g_autofree char *line = g_strdelimit(g_strdup(value), "\n", '?');
+
+    text_pair(opaque, name, line);
+}
+
 static void text_conf(VjFs *fs, Page *p)
 {
     g_autofree char *conf = vj_volume_conf(fs->volume);
@@ -308,6 +316,9 @@ int vj_fs_tend(VjFs *fs, const VjCaller *who, unsigned what, VjTend *step)
         return vj_volume_scrub(fs->volume, step);
     case VARJFS_TEND_HEAL:
         return tend_heal(fs, step);
+    case VARJFS_TEND_GROW:
+        step->cursor = VARJFS_TEND_END;
+        return vj_volume_grow_store(fs->volume, &step->found_bytes);
     case VARJFS_TEND_CHECKPOINT:
         step->cursor = VARJFS_TEND_END;
         return vj_volume_checkpoint(fs->volume, &step->found_bytes);
@@ -323,7 +334,8 @@ int vj_fs_text(VjFs *fs, const VjCaller *who, uint64_t ino, unsigned what,
     int r = 0;
 
     if (!p.shows_others && (what == VARJFS_TEXT_STATS || what == VARJFS_TEXT_SCRUB ||
-                            what == VARJFS_TEXT_NODES || what == VARJFS_TEXT_CONF)) {
+                            what == VARJFS_TEXT_NODES || what == VARJFS_TEXT_CONF ||
+                            what == VARJFS_TEXT_STORE)) {
         return -EPERM;
     }
     switch (what) {
@@ -348,6 +360,9 @@ int vj_fs_text(VjFs *fs, const VjCaller *who, uint64_t ino, unsigned what,
         break;
     case VARJFS_TEXT_CONF:
         text_conf(fs, &p);
+        break;
+    case VARJFS_TEXT_STORE:
+        vj_volume_describe_store(fs->volume, tell_pair, &p);
         break;
     default:
         return -EINVAL;

@@ -68,6 +68,45 @@ static int sync_device(const VjBlockStore *b)
     return b->is_file ? vj_fd_check_alive(b->fd) : 0;
 }
 
+/* 0 or -errno. */
+static int punch(const VjBlockStore *b, uint64_t first, uint64_t count)
+{
+    int rc;
+
+    do {
+        rc = fallocate(b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                       (off_t)(first * VJ_BLOCK_BYTES), (off_t)(count * VJ_BLOCK_BYTES));
+    } while (rc != 0 && errno == EINTR);
+    return rc == 0 ? 0 : -errno;
+}
+
+/* Nobody reads there: no key names anything in it. */
+void vj_block_give_back_left(VjBlockStore *b)
+{
+    off_t length = b->discards && b->is_file ? lseek(b->fd, 0, SEEK_END) : -1;
+    uint64_t end = length > 0 ? vj_block_count_of((uint64_t)length) : 0;
+
+    for (uint64_t first = 0; first < end; first += VJ_BLOCK_ZONE_BLOCKS) {
+        uint64_t count = MIN(VJ_BLOCK_ZONE_BLOCKS, end - first);
+        uint64_t next = (first + count) * VJ_BLOCK_BYTES;
+        bool is_empty;
+        int rc;
+
+        vj_mutex_lock(&b->lock);
+        is_empty = vj_block_space_is_empty(&b->space, first / VJ_BLOCK_ZONE_BLOCKS);
+        vj_mutex_unlock(&b->lock);
+        if (!is_empty || vj_block_data_from(b, first * VJ_BLOCK_BYTES, next) == next) {
+            continue;
+        }
+        rc = punch(b, first, count);
+        if (rc < 0) {
+            vj_log_info("store block %s: space that is free stays here: %s", b->path,
+                        g_strerror(-rc));
+            return;
+        }
+    }
+}
+
 /* What cannot be given back stays, and is used again. */
 void vj_block_give_back_zones(VjBlockStore *b, unsigned most)
 {
@@ -80,12 +119,7 @@ void vj_block_give_back_zones(VjBlockStore *b, unsigned most)
         int rc;
 
         vj_mutex_unlock(&b->lock);
-        do {
-            rc = fallocate(b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                           (off_t)(first * VJ_BLOCK_BYTES),
-                           (off_t)(count * VJ_BLOCK_BYTES));
-        } while (rc != 0 && errno == EINTR);
-        rc = rc != 0 ? errno : 0;
+        rc = punch(b, first, count);
         vj_mutex_lock(&b->lock);
         vj_block_space_left(&b->space, zone, rc == 0);
         vj_cond_broadcast(&b->changed);
@@ -93,7 +127,7 @@ void vj_block_give_back_zones(VjBlockStore *b, unsigned most)
             b->discards = false;
             vj_log_warn("store block %s: what becomes free cannot be given back to what "
                         "is below: %s",
-                        b->path, g_strerror(rc));
+                        b->path, g_strerror(-rc));
         }
     }
 }

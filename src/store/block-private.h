@@ -42,10 +42,11 @@ typedef struct VjBlockStore {
     int fd;
     bool read_only;
     bool is_direct;
-    bool is_file;  /* that grows, and not a device */
-    bool is_named; /* by the options: a copy of SOURCE names it, too */
-    char *path;    /* for messages */
-    void *aio;     /* io_context_t; NULL: none */
+    bool is_file;        /* that grows, and not a device */
+    bool is_named;       /* by the options: a copy of SOURCE names it, too */
+    uint64_t most_bytes; /* of it that are used, as the options say; 0: all */
+    char *path;          /* for messages */
+    void *aio;           /* io_context_t; NULL: none */
 
     VjMutex lock;
     /* A write is begun or over, a sync is over, nobody reaps any more, or a zone has been
@@ -61,6 +62,7 @@ typedef struct VjBlockStore {
     GArray *bad_key_changes; /* of VjStoreChange: what makes them right */
     bool discards;           /* emptied zones are given back to what is below */
     unsigned zone_waits;     /* puts that wait until one has been */
+    bool is_growing;         /* a thread finds out how long the device is */
     bool reserves_each;      /* what is below had no room for a whole zone */
     uint64_t last_nonce;
 
@@ -101,6 +103,8 @@ void vj_block_writes_close(VjBlockStore *b);
 
 int vj_block_flush(VjStore *s);
 int vj_block_flush_removes(VjStore *s);
+/* Setup: what a crash has left below zones that are empty. */
+void vj_block_give_back_left(VjBlockStore *b);
 /* Zones that are empty, to what is below; where `discard` says so.  The lock is given up
  * meanwhile. */
 void vj_block_give_back_zones(VjBlockStore *b, unsigned most) VJ_REQUIRES(b->lock);
@@ -109,20 +113,22 @@ void vj_block_doubt(VjBlockStore *b, VjBlockEntry *entry, int error) VJ_REQUIRES
 /* It is removed: nobody waits for its bytes. */
 void vj_block_end_doubt(VjBlockStore *b, VjBlockEntry *entry) VJ_REQUIRES(b->lock);
 
-/* ---- block-super.c ----------------------------------------------------------------- */
+/* ---- block-super.c ----------------------------------------------------------------- */ /* Where a file has something from @from on: not in a hole.  @end: nowhere. */
+uint64_t vj_block_data_from(const VjBlockStore *b, uint64_t from, uint64_t end);
 
 /* Opens the device, or the file: sets fd, is_file, is_direct. */
 bool vj_block_device_open(VjBlockStore *b, const VjStorePlace *place, const VjOpts *opts,
                           GError **error);
 /* Makes the superblocks. */
-bool vj_block_super_make(VjBlockStore *b, const VjStorePlace *place, uint64_t most_bytes,
-                         GError **error);
+bool vj_block_super_make(VjBlockStore *b, const VjStorePlace *place, GError **error);
+/* A device that has become longer is used to its end, or to most_bytes.  As
+ * VjStoreOps.grow, by one thread. */
+int vj_block_super_grow(VjBlockStore *b, uint64_t *gained) G_GNUC_WARN_UNUSED_RESULT;
 /* The mount that begins has this number.  -errno. */
 int vj_block_super_claim(VjBlockStore *b, uint64_t mount) G_GNUC_WARN_UNUSED_RESULT;
 /* Reads them.  Unless read_only: one that is damaged is mended, and of a device that has
- * become longer the rest is used too, up to @most_bytes (0: all of it). */
-bool vj_block_super_load(VjBlockStore *b, const VjStorePlace *place, uint64_t most_bytes,
-                         GError **error);
+ * become longer the rest is used too. */
+bool vj_block_super_load(VjBlockStore *b, const VjStorePlace *place, GError **error);
 /* Blocks of the device; of a file: that it has now. */
 int vj_block_count_blocks(const VjBlockStore *b, uint64_t *out);
 

@@ -278,6 +278,11 @@ bool vj_block_space_mark(VjBlockSpace *s, uint64_t first, uint64_t count)
     return were_free;
 }
 
+bool vj_block_space_is_empty(const VjBlockSpace *s, uint64_t number)
+{
+    return number >= zone_count(s) || zone_at(s, (uint32_t)number)->used == NULL;
+}
+
 bool vj_block_space_leave(VjBlockSpace *s, uint32_t *zone, uint64_t *first,
                           uint64_t *count)
 {

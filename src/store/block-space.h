@@ -50,6 +50,8 @@ void vj_block_space_give(VjBlockSpace *s, uint64_t first, uint64_t count);
 /* These are used; what is behind block_count is added.  False: some were already. */
 bool vj_block_space_mark(VjBlockSpace *s, uint64_t first, uint64_t count);
 
+/* Nothing is in zone @number, or there is none yet. */
+bool vj_block_space_is_empty(const VjBlockSpace *s, uint64_t number);
 /* A zone that is empty and has space below is not used until vj_block_space_left.
  * @first, @count: its blocks.  False: there is none. */
 bool vj_block_space_leave(VjBlockSpace *s, uint32_t *zone, uint64_t *first,

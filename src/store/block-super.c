@@ -180,8 +180,7 @@ static bool is_zero(const uint8_t *bytes, size_t len)
     return bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
 }
 
-/* Where a file has something from @from on: not in a hole.  @end: nowhere. */
-static uint64_t data_from(const VjBlockStore *b, uint64_t from, uint64_t end)
+uint64_t vj_block_data_from(const VjBlockStore *b, uint64_t from, uint64_t end)
 {
     off_t at = lseek(b->fd, (off_t)from, SEEK_DATA);
 
@@ -198,7 +197,7 @@ static int is_zero_behind(const VjBlockStore *b, VjBuf *buf, uint64_t end, bool 
     int rc = 0;
 
     *out = true;
-    while (rc == 0 && *out && at < end && (at = data_from(b, at, end)) < end) {
+    while (rc == 0 && *out && at < end && (at = vj_block_data_from(b, at, end)) < end) {
         size_t len = (size_t)MIN(buf->cap, end - at);
 
         rc = vj_fd_pread_all(b->fd, buf->data, len, at);
@@ -241,12 +240,12 @@ static bool check_is_empty(const VjBlockStore *b, uint64_t block_count, GError *
 }
 
 /* Of a device its size, of a file what it may grow to. */
-static bool find_size(VjBlockStore *b, uint64_t most_bytes, uint64_t block_count,
-                      uint64_t *most, GError **error)
+static bool find_size(const VjBlockStore *b, uint64_t block_count, uint64_t *most,
+                      GError **error)
 {
-    *most = most_bytes > 0 ? most_bytes / VJ_BLOCK_BYTES
-            : b->is_file   ? VJ_BLOCK_COUNT_MAX
-                           : block_count;
+    *most = b->most_bytes > 0 ? b->most_bytes / VJ_BLOCK_BYTES
+            : b->is_file      ? VJ_BLOCK_COUNT_MAX
+                              : block_count;
     if (!b->is_file && *most > block_count) {
         return vj_error_set(error, EINVAL, "%s has fewer bytes than size= says", b->path);
     }
@@ -274,8 +273,7 @@ static bool clear(const VjBlockStore *b, GError **error)
     return rc == 0 || vj_error_set_errno(error, -rc, "%s", b->path);
 }
 
-bool vj_block_super_make(VjBlockStore *b, const VjStorePlace *place, uint64_t most_bytes,
-                         GError **error)
+bool vj_block_super_make(VjBlockStore *b, const VjStorePlace *place, GError **error)
 {
     VjBlockSuper super = {.sequence = 1};
     uint64_t block_count = 0;
@@ -284,7 +282,7 @@ bool vj_block_super_make(VjBlockStore *b, const VjStorePlace *place, uint64_t mo
     if (rc < 0) {
         return vj_error_set_errno(error, -rc, "%s", b->path);
     }
-    if (!find_size(b, most_bytes, block_count, &super.block_count, error) ||
+    if (!find_size(b, block_count, &super.block_count, error) ||
         (!place->destroy && !check_is_empty(b, block_count, error)) || !clear(b, error)) {
         return false;
     }
@@ -335,32 +333,45 @@ static bool choose(VjBlockStore *b, bool *mend, GError **error)
     return true;
 }
 
-/* What a device has gained is used from now on. */
-static bool use_all(VjBlockStore *b, uint64_t most_bytes, uint64_t block_count,
-                    GError **error)
+int vj_block_super_grow(VjBlockStore *b, uint64_t *gained)
 {
-    VjBlockSuper super = b->super;
+    uint64_t block_count;
+    VjBlockSuper super;
+    int rc = vj_block_count_blocks(b, &block_count);
 
-    super.block_count =
-        most_bytes > 0 ? MIN(most_bytes / VJ_BLOCK_BYTES, block_count) : block_count;
-    if (b->is_file || super.block_count <= b->super.block_count) {
-        return true;
+    *gained = 0;
+    if (rc < 0 || b->is_file) {
+        return rc;
     }
+    vj_mutex_lock(&b->lock);
+    super = b->super;
+    vj_mutex_unlock(&b->lock);
+    if (b->most_bytes > 0) {
+        block_count = MIN(b->most_bytes / VJ_BLOCK_BYTES, block_count);
+    }
+    if (block_count <= super.block_count) {
+        return 0;
+    }
+    *gained = (block_count - super.block_count) * VJ_BLOCK_BYTES;
+    super.block_count = block_count;
     super.sequence++;
-    if (!write_supers(b, &super, error)) {
-        return false;
+    rc = write_both(b, &super);
+    if (rc < 0) {
+        return rc;
     }
     vj_log_info("store block %s: %" G_GUINT64_FORMAT
-                " blocks of 4 KiB are used from now on, not %" G_GUINT64_FORMAT,
-                b->path, super.block_count, b->super.block_count);
+                " blocks of 4 KiB are used from now on, %" G_GUINT64_FORMAT
+                " bytes more than before",
+                b->path, block_count, *gained);
+    vj_mutex_lock(&b->lock);
     b->super = super;
-    return true;
+    vj_mutex_unlock(&b->lock);
+    return 0;
 }
 
-bool vj_block_super_load(VjBlockStore *b, const VjStorePlace *place, uint64_t most_bytes,
-                         GError **error)
+bool vj_block_super_load(VjBlockStore *b, const VjStorePlace *place, GError **error)
 {
-    uint64_t block_count = 0;
+    uint64_t block_count = 0, gained;
     bool mend = false;
     int rc;
 
@@ -396,5 +407,6 @@ bool vj_block_super_load(VjBlockStore *b, const VjStorePlace *place, uint64_t mo
             return false;
         }
     }
-    return use_all(b, most_bytes, block_count, error);
+    rc = vj_block_super_grow(b, &gained);
+    return rc == 0 || vj_error_set_errno(error, -rc, "%s", b->path);
 }

@@ -534,6 +534,78 @@ static int block_space(VjStore *s, VjStoreSpace *out)
     return rc;
 }
 
+static int block_grow(VjStore *s, uint64_t *gained)
+{
+    VjBlockStore *b = (VjBlockStore *)s;
+    int rc = b->read_only ? -EROFS : 0;
+
+    vj_mutex_lock(&b->lock);
+    if (rc == 0 && b->is_growing) {
+        rc = -EBUSY;
+    }
+    if (rc < 0) {
+        vj_mutex_unlock(&b->lock);
+        return rc;
+    }
+    b->is_growing = true;
+    vj_mutex_unlock(&b->lock);
+    rc = vj_block_super_grow(b, gained);
+    vj_mutex_lock(&b->lock);
+    b->is_growing = false;
+    if (rc == 0 && *gained > 0) {
+        vj_block_space_grow(&b->space, b->super.block_count, b->super.block_count);
+    }
+    vj_mutex_unlock(&b->lock);
+    return rc;
+}
+
+static void tell_number(VjStoreTell *tell, void *opaque, const char *name, uint64_t value)
+{
+    char text[24];
+
+    g_snprintf(text, sizeof text, "%" G_GUINT64_FORMAT, value);
+    tell(opaque, name, text);
+}
+
+static void block_describe(VjStore *s, VjStoreTell *tell, void *opaque)
+{
+    VjBlockStore *b = (VjBlockStore *)s;
+    uint32_t zones, empty, partly = 0, objects, doubtful, writes;
+    uint64_t blocks, used;
+    bool discards;
+
+    vj_mutex_lock(&b->lock);
+    zones = b->space.zones->len;
+    empty = 0;
+    for (uint32_t i = 0; i < zones; i++) {
+        const VjBlockZone *z = &g_array_index(b->space.zones, VjBlockZone, i);
+
+        empty += z->used == NULL;
+        partly += z->used != NULL && z->free > 0;
+    }
+    blocks = b->super.block_count;
+    used = b->space.used_count;
+    objects = b->objects.count;
+    doubtful = b->doubtful;
+    writes = b->write_count;
+    discards = b->discards;
+    vj_mutex_unlock(&b->lock);
+    tell(opaque, "path", b->path);
+    tell(opaque, "kind", b->is_file ? "file" : "device");
+    tell(opaque, "direct", b->is_direct ? "yes" : "no");
+    tell(opaque, "discard", discards ? "yes" : "no");
+    if (!b->is_file || blocks < VJ_BLOCK_COUNT_MAX) {
+        tell_number(tell, opaque, "size_bytes", blocks * VJ_BLOCK_BYTES);
+    }
+    tell_number(tell, opaque, "used_bytes", used * VJ_BLOCK_BYTES);
+    tell_number(tell, opaque, "objects", objects);
+    tell_number(tell, opaque, "zones", zones);
+    tell_number(tell, opaque, "zones_empty", empty);
+    tell_number(tell, opaque, "zones_partly_used", partly);
+    tell_number(tell, opaque, "writes_in_flight", writes);
+    tell_number(tell, opaque, "objects_in_doubt", doubtful);
+}
+
 /* ---- open and close ---------------------------------------------------------------- */
 
 static const VjStoreOps direct_ops;
@@ -559,10 +631,10 @@ static bool open_all(VjBlockStore *b, const VjStorePlace *place, const VjOpts *o
     const char *discard = vj_opts_string(opts, "discard");
     uint64_t block_count;
 
+    b->most_bytes = vj_opts_number(opts, "size");
     if (!vj_block_device_open(b, place, opts, error) ||
-        !(place->create
-              ? vj_block_super_make(b, place, vj_opts_number(opts, "size"), error)
-              : vj_block_super_load(b, place, vj_opts_number(opts, "size"), error))) {
+        !(place->create ? vj_block_super_make(b, place, error)
+                        : vj_block_super_load(b, place, error))) {
         return false;
     }
     b->discards =
@@ -575,6 +647,20 @@ static bool open_all(VjBlockStore *b, const VjStorePlace *place, const VjOpts *o
     }
     vj_block_space_clear(&b->space);
     return false;
+}
+
+/* What a crash kept from being given back.  Not where keys are damaged, or of another
+ * copy of the metadata: what they named may be looked for by hand. */
+static void give_back_left(VjBlockStore *b, const VjStorePlace *place)
+{
+    bool are_sound;
+
+    vj_mutex_lock(&b->lock);
+    are_sound = b->bad_keys.lost + b->bad_keys.mended == 0;
+    vj_mutex_unlock(&b->lock);
+    if (are_sound && place->keys != NULL && !place->read_only && !place->adopt) {
+        vj_block_give_back_left(b);
+    }
 }
 
 static void free_all(VjBlockStore *b)
@@ -607,6 +693,7 @@ static bool block_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts
         free_all(b);
         return false;
     }
+    give_back_left(b, place);
     if (b->is_direct) {
         s->ops = &direct_ops;
         s->align_bytes = VJ_BLOCK_BYTES;
@@ -667,8 +754,8 @@ static const VjOptSpec block_options[] = {
     .remove = block_remove, .flush = vj_block_flush,                                     \
     .flush_removes = vj_block_flush_removes, .stage = block_stage,                       \
     .removes_committed = block_removes_committed, .bad_keys = block_bad_keys,            \
-    .claim = block_claim, .claimed = block_claimed, .each = block_each,                  \
-    .space = block_space
+    .describe = block_describe, .grow = block_grow, .claim = block_claim,                \
+    .claimed = block_claimed, .each = block_each, .space = block_space
 
 /* Read ahead is what the page cache does. */
 const VjStoreOps vj_store_block_ops = {

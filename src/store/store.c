@@ -753,17 +753,43 @@ int vj_store_space(VjStore *s, VjStoreSpace *out)
     return result;
 }
 
+static VjStore *driver_of(VjStore *s)
+{
+    while (s->next != NULL) {
+        s = s->next;
+    }
+    return s;
+}
+
 void vj_store_bad_keys(VjStore *s, GArray *changes, VjStoreBadKeys *out)
 {
     g_assert(s != NULL && out != NULL);
     vj_lock_assert_none();
-    while (s->next != NULL) {
-        s = s->next;
-    }
+    s = driver_of(s);
     *out = (VjStoreBadKeys){.lost = 0};
     if (s->ops->bad_keys != NULL) {
         s->ops->bad_keys(s, changes, out);
     }
+}
+
+void vj_store_describe(VjStore *s, VjStoreTell *tell, void *opaque)
+{
+    g_assert(s != NULL && tell != NULL);
+    vj_lock_assert_none();
+    s = driver_of(s);
+    tell(opaque, "store", s->ops->name);
+    if (s->ops->describe != NULL) {
+        s->ops->describe(s, tell, opaque);
+    }
+}
+
+int vj_store_grow(VjStore *s, uint64_t *gained)
+{
+    g_assert(s != NULL && gained != NULL);
+    vj_lock_assert_none();
+    s = driver_of(s);
+    *gained = 0;
+    return s->ops->grow != NULL ? s->ops->grow(s, gained) : 0;
 }
 
 int vj_store_claim(VjStore *s, GArray *changes)
@@ -901,14 +927,6 @@ bool vj_store_change_spec(const char *spec, const VjNodeChange *change, char **o
     }
     *out = g_steal_pointer(&changed);
     return true;
-}
-
-static VjStore *driver_of(VjStore *s)
-{
-    while (s->next != NULL) {
-        s = s->next;
-    }
-    return s;
 }
 
 bool vj_store_change_begin(VjStore *s, const VjNodeChange *change, GError **error)

@@ -65,6 +65,10 @@ typedef enum VjIoOp {
     VJ_IO_PUT_AS
 } VjIoOp;
 
+/* One thing that is to be known of a store: @name of [a-z_], @value a line of text; both
+ * borrowed. */
+typedef void VjStoreTell(void *opaque, const char *name, const char *value);
+
 typedef struct VjIo VjIo;
 struct VjIo {
     /* The request; does not change after submit. */
@@ -377,6 +381,14 @@ typedef struct VjStoreOps {
      */
     int (*claim)(VjStore *s, GArray *changes);
     int (*claimed)(VjStore *s);
+    /* What is to be known of it beside its space.  NULL: nothing.  No I/O; any thread. */
+    void (*describe)(VjStore *s, VjStoreTell *tell, void *opaque);
+    /*
+     * What is below it may have become longer: uses all of that from now on.  @gained:
+     * bytes.  NULL: it uses what is there anyway.  -EROFS, -EIO; -EBUSY: another call
+     * does it.  Threads: any; blocks.
+     */
+    int (*grow)(VjStore *s, uint64_t *gained);
     /*
      * Visit each stored object with first_id <= id <= last_id, in no order; one that is
      * put or removed meanwhile may or may not be seen.  For recovery, fsck and gc.
@@ -590,6 +602,9 @@ int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
 void vj_store_removes_committed(VjStore *s, const VjPut *removed, size_t removed_count);
 /* Of the driver, past all wrappers; none where it has no keys. */
 void vj_store_bad_keys(VjStore *s, GArray *changes, VjStoreBadKeys *out);
+/* Of the driver, whatever stands in front of it. */
+void vj_store_describe(VjStore *s, VjStoreTell *tell, void *opaque);
+int vj_store_grow(VjStore *s, uint64_t *gained) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_claim(VjStore *s, GArray *changes) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_claimed(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,

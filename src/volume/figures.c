@@ -111,6 +111,17 @@ int vj_volume_space(VjVolume *v, VjStoreSpace *out, uint64_t *reserved_bytes)
     return r;
 }
 
+void vj_volume_describe_store(VjVolume *v, VjStoreTell *tell, void *opaque)
+{
+    vj_store_describe(v->store, tell, opaque);
+}
+
+int vj_volume_grow_store(VjVolume *v, uint64_t *gained)
+{
+    *gained = 0;
+    return vj_volume_read_only(v) ? -EROFS : vj_store_grow(v->store, gained);
+}
+
 bool vj_volume_has_modes(const VjVolume *v)
 {
     return vj_objects_have_modes(v->objects);

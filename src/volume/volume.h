@@ -350,6 +350,9 @@ int vj_volume_gc(VjVolume *v, VjTend *t) G_GNUC_WARN_UNUSED_RESULT;
  */
 int vj_volume_scrub(VjVolume *v, VjTend *t) G_GNUC_WARN_UNUSED_RESULT;
 
+/* As vj_store_describe and vj_store_grow; -EROFS. */
+void vj_volume_describe_store(VjVolume *v, VjStoreTell *tell, void *opaque);
+int vj_volume_grow_store(VjVolume *v, uint64_t *gained) G_GNUC_WARN_UNUSED_RESULT;
 /* user.varjfs.mode has an effect. */
 bool vj_volume_has_modes(const VjVolume *v);
 /* Storage node @index of the volume, from 0.  False: there is none.  Any thread. */

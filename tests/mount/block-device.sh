@@ -8,7 +8,7 @@
 
 requires_fuse
 requires root
-requires command losetup setpriv
+requires command losetup setpriv python3
 
 source_in_memory
 device=
@@ -127,6 +127,27 @@ check "to its end" dd if=/dev/urandom of="$MNT/four" bs=1M count=70 conv=fsync s
 check "beside what was there" cmp "$T/three" "$MNT/three"
 umount_varjfs
 fsck_clean "longer than before"
+mount_varjfs
+store_says()
+{
+    varjfsctl store status --json "$MNT" | python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"
+}
+is "store status: driver" "$(store_says store)" block
+is "store status: kind" "$(store_says kind)" device
+is "store status: size" "$(store_says size_bytes)" $((160 << 20))
+is "there is nothing to gain" "$(varjfsctl store grow --json "$MNT")" '{"gained_bytes": 0}'
+truncate -s 224M "$T/disk"
+losetup --set-capacity "$device"
+is "what it gains while mounted is used" "$(varjfsctl store grow --json "$MNT")" "{\"gained_bytes\": $((64 << 20))}"
+is "store status: size after that" "$(store_says size_bytes)" $((224 << 20))
+check "to its end" dd if=/dev/urandom of="$MNT/five" bs=1M count=60 conv=fsync status=none
+cp "$MNT/five" "$T/five"
+kill_varjfs
+mount_varjfs
+check "after a kill too" cmp "$T/five" "$MNT/five"
+check "beside what was there" cmp "$T/three" "$MNT/three"
+umount_varjfs
+fsck_clean "grown while it was mounted"
 drop_device
 device=$(losetup --find --show --sizelimit 67108864 "$T/disk")
 if grep -q "block:$device" "$SOURCE/varjfs.conf"; then

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
  * The driver block, opened again with its keys: with two that claim one place, with a
- * damaged one whose object is removed, and in another way than the objects were put.
+ * damaged one whose object is removed, in another way than the objects were put, and with
+ * what a crash has left.
  */
 #include "store-test.h"
 
 #include "store/block-private.h"
+
+#include <sys/stat.h>
 
 enum { LEN = 9000, BLOCKS = 3 };
 
@@ -185,6 +188,62 @@ static void test_directly_what_went_through_the_cache(void **state)
     expect_text_of(t, &put, 1);
 }
 
+static uint64_t bytes_below(const VjStoreTest *t)
+{
+    struct stat st;
+
+    assert_int_equal(fstatat(t->dir_fd, "blocks", &st, 0), 0);
+    return (uint64_t)st.st_blocks * 512;
+}
+
+static VjPut put_long(VjStoreTest *t, uint64_t id, size_t len)
+{
+    g_autofree uint8_t *bytes = g_malloc0(len);
+    struct iovec iov = {.iov_base = bytes, .iov_len = len};
+    VjPut put;
+
+    assert_int_equal(vj_store_put_unaligned(t->s, id, &iov, 1, &put), 0);
+    return put;
+}
+
+/* The crash came before they were committed, or between the commit that removed them and
+ * the hole. */
+static void test_what_a_crash_has_left_is_given_back(void **state)
+{
+    enum { COUNT = 36, LONG = 4 << 20 };
+    g_autoptr(GArray) keys = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
+    VjStoreTest *t = *state;
+    VjPut put = put_text(t, 1);
+
+    commit(t, keys, &put, NULL); /* in the first zone, of 64 MiB, which has the head */
+    for (uint64_t i = 0; i < COUNT; i++) {
+        VjPut more = put_long(t, 2 + i, LONG);
+
+        if (i == COUNT - 1) { /* the third one */
+            commit(t, keys, &more, NULL);
+        }
+    }
+    assert_int_equal(vj_store_flush(t->s), 0);
+    assert_true(bytes_below(t) >= (uint64_t)COUNT * LONG);
+    reopen(t, keys);
+    expect_text_of(t, &put, 1);
+    assert_true(bytes_below(t) <= (uint64_t)129 << 20);
+    assert_true(bytes_below(t) >= (uint64_t)65 << 20);
+    /* With a key that cannot be read nothing is touched: it may have named something. */
+    for (uint64_t i = 0; i < COUNT; i++) {
+        (void)put_long(t, 100 + i, LONG);
+    }
+    assert_int_equal(vj_store_flush(t->s), 0);
+    g_array_index(keys, VjStoreChange, 0).value[0] ^= 0x41;
+    reopen(t, keys);
+    assert_true(bytes_below(t) >= (uint64_t)COUNT * LONG);
+    g_array_index(keys, VjStoreChange, 0).value[0] ^= 0x41;
+    g_array_set_size(keys, 1);
+    reopen(t, keys);
+    expect_text_of(t, &put, 1);
+    assert_true(bytes_below(t) <= (uint64_t)65 << 20);
+}
+
 int main(void)
 {
     static char direct[] = "block:direct=yes", cached[] = "block";
@@ -197,6 +256,8 @@ int main(void)
         ON(test_what_two_keys_claim_stays_used, direct),
         ON(test_a_damaged_key_goes_with_its_object, cached),
         ON(test_directly_what_went_through_the_cache, cached),
+        ON(test_what_a_crash_has_left_is_given_back, cached),
+        ON(test_what_a_crash_has_left_is_given_back, direct),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
