@@ -255,6 +255,22 @@ def plots_are_svg(directory):
 
 
 @test
+def a_plot_of_rows_has_a_line_for_each(directory):
+    points = [{"plot": "real", "series": s, "x": row, "y": y, "label": None, "where": "ext4"}
+              for s, y in (("varjfs", 1.5), ("bindfs", 30.0)) for row in ("untar", "grep <-r>, warm", "du")]
+    status, text = bench("--from", save(directory, "r.json", report(points=points)), "--plot", directory)
+    eq(status, 0, text)
+    root = xml.etree.ElementTree.parse(os.path.join(directory, "real-ext4.svg")).getroot()
+    words = "".join(root.itertext())
+    for part in ("grep <-r>, warm", "untar", "bindfs"):
+        eq(part in words, True, f"{part} in {words}")
+    eq(len(circles(root)), 4, "three points of the first series, one in the legend")
+    eq(len({c.get("cx") for c in circles(root)[:3]}), 1, "equal values stand below one another")
+    heights = [float(c.get("cy")) for c in circles(root)[:3]]
+    eq(heights, sorted(set(heights)), "in the order of the rows")
+
+
+@test
 def a_plot_of_nothing_says_so(directory):
     plots = os.path.join(directory, "plots")
     nowhere = {"plot": "insert-latency", "series": "s", "x": 0, "y": 0, "label": None, "where": ""}

@@ -269,10 +269,10 @@ def tool(name):
     return os.path.join(os.environ.get(TOOLS) or build_dir(), name)
 
 
-def find_passthrough():
+def find_passthrough(name="passthrough_ll"):
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     prefix = os.environ.get("VARJFS_DEPS") or os.path.join(cache, "varjfs-deps")
-    path = os.path.join(prefix, "bin", "passthrough_ll")
+    path = os.path.join(prefix, "bin", name)
     return path if os.path.exists(path) else None
 
 
@@ -376,8 +376,9 @@ class Below:
 
 
 class Passthrough(Below):
-    """libfuse's passthrough_ll over a directory."""
+    """libfuse's passthrough_ll over a directory, as it comes."""
     name = "passthrough"
+    program = "passthrough_ll"
 
     def __init__(self, work, name=None):
         super().__init__(work, name)
@@ -386,10 +387,10 @@ class Passthrough(Below):
         self.mount()
 
     def mount(self):
-        run(find_passthrough(), "-o", f"source={self.source}", self.directory)
+        run(find_passthrough(self.program), "-o", f"source={self.source}", self.directory)
 
     def pid(self):
-        return find_daemon(os.path.basename(find_passthrough()), self.directory)
+        return find_daemon(self.program, self.directory)
 
     def begin_cold(self):
         self.close()
@@ -398,6 +399,18 @@ class Passthrough(Below):
 
     def close(self):
         run("umount", "-i", self.directory)
+
+
+class PassthroughNosplice(Passthrough):
+    """Without splice.  A request of 1 MiB does not fit into a pipe of 1 MiB, all that pipe-max-size allows as a rule; so
+    libfuse makes a pipe for each request and does not use it, and who is compared with that alone looks fast."""
+    name = "passthrough-nosplice"
+    program = "passthrough_ll_nosplice"
+
+
+def passthroughs():
+    """Those that there are; the one without splice first."""
+    return [kind for kind in (PassthroughNosplice, Passthrough) if find_passthrough(kind.program)]
 
 
 class Varjfs(Below):

@@ -25,12 +25,15 @@ PLOTS = {  # name: title, x axis, y axis, form
                     "bytes of a request", "MB/s", {"x": "bytes", "y": "linear"}),
     "paper-edit": ("Insert, delete, replace of 1 MiB by size of the file (figures 14, 16, 18)",
                    "size of the file", "ms", {"x": "bytes", "y": "log"}),
+    "real": ("Programs that work on trees of files", "", "times as long as on the file system below",
+             {"x": "names", "y": "log"}),
 }
 # Distinct also for those who do not tell red from green; each has a mark of its own besides.
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#7f6000", "#555555", "#b8860b"]
 MARKS = ["circle", "square", "triangle", "diamond"]
 WIDTH, HEIGHT = 760, 460
 LEFT, RIGHT, TOP, BOTTOM = 78, 200, 56, 62
+NAMES_LEFT, NAME_HEIGHT = 240, 22
 
 
 def size_text(value):
@@ -94,12 +97,16 @@ def text(x, y, words, anchor="middle", extra=""):
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{extra}>{escape(words)}</text>'
 
 
+def head(title, height):
+    return [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+            f'viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12" fill="#222">',
+            f'<title>{escape(title)}</title>',
+            f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
+            text(LEFT, 28, title, "start", ' font-size="15"')]
+
+
 def frame(x_axis, y_axis, title, x_name, y_name):
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
-           f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12" fill="#222">',
-           f'<title>{escape(title)}</title>',
-           f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
-           text(LEFT, 28, title, "start", ' font-size="15"')]
+    out = head(title, HEIGHT)
     for tick in y_axis.ticks:
         y = y_axis.at(tick)
         out.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="#e4e4e4"/>')
@@ -135,12 +142,46 @@ def form_of(name):
 def drawable(name, points):
     """Those that have a place on the axes: a logarithmic one has none for 0."""
     form = form_of(name)[3]
-    return [p for p in points if all(form[axis] == "linear" or p[axis] > 0 for axis in "xy")]
+    return [p for p in points if all(form[axis] in ("linear", "names") or p[axis] > 0 for axis in "xy")]
+
+
+def legend(series, i, colour, kind):
+    y = TOP + 10 + i * 22
+    return [mark(kind, WIDTH - RIGHT + 22, y - 4, colour), text(WIDTH - RIGHT + 34, y, series, "start")]
+
+
+def names_svg(name, points):
+    """A line for each name (x of a point), with the marks of all series at their values (y)."""
+    title, _, value_name, form = form_of(name)
+    names = list(dict.fromkeys(p["x"] for p in points))
+    series = list(dict.fromkeys(p["series"] for p in points))
+    bottom = TOP + NAME_HEIGHT * max(len(names), len(series))
+    height = bottom + BOTTOM
+    axis = Axis(form["y"], [p["y"] for p in points], NAMES_LEFT, WIDTH - RIGHT)
+    out = head(title, height)
+    for tick in axis.ticks:
+        x = axis.at(tick)
+        out.append(f'<path d="M{x:.1f} {TOP}V{bottom}" stroke="#e4e4e4"/>')
+        out.append(text(x, bottom + 18, axis.text(tick)))
+    out.append(text((NAMES_LEFT + WIDTH - RIGHT) / 2, height - 18, value_name))
+    for i, row in enumerate(names):
+        y = TOP + NAME_HEIGHT * (i + 0.5)
+        out.append(f'<path d="M{NAMES_LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="#eee"/>')
+        out.append(text(NAMES_LEFT - 10, y + 4, str(row), "end"))
+    for i, one in enumerate(series):
+        colour, kind = COLOURS[i % len(COLOURS)], MARKS[i % len(MARKS)]
+        for p in points:
+            if p["series"] == one:
+                out.append(mark(kind, axis.at(p["y"]), TOP + NAME_HEIGHT * (names.index(p["x"]) + 0.5), colour))
+        out += legend(one, i, colour, kind)
+    return "\n".join(out + ["</svg>", ""])
 
 
 def svg(name, points):
     """The text of one plot."""
     title, x_name, y_name, form = form_of(name)
+    if form["x"] == "names":
+        return names_svg(name, drawable(name, points))
     x_axis = Axis(form["x"], [p["x"] for p in points], LEFT, WIDTH - RIGHT)
     y_axis = Axis(form["y"], [p["y"] for p in points], HEIGHT - BOTTOM, TOP)
     points = drawable(name, points)
@@ -149,9 +190,7 @@ def svg(name, points):
         colour, kind = COLOURS[i % len(COLOURS)], MARKS[i % len(MARKS)]
         own = [p for p in points if p["series"] == series]
         out += series_svg(own, x_axis, y_axis, colour, kind, not form.get("marks"))
-        y = TOP + 10 + i * 22
-        out.append(mark(kind, WIDTH - RIGHT + 22, y - 4, colour))
-        out.append(text(WIDTH - RIGHT + 34, y, series, "start"))
+        out += legend(series, i, colour, kind)
     return "\n".join(out + ["</svg>", ""])
 
 

@@ -6,6 +6,7 @@
 MOUNT_TESTS += \
 	tests/mount/as-typed.sh \
 	tests/mount/attributes.sh \
+	tests/mount/bench-real.sh \
 	tests/mount/block-device.sh \
 	tests/mount/cache.sh \
 	tests/mount/chattr.sh \
