@@ -19,8 +19,9 @@
 #include "file/slab-private.h"
 
 typedef struct VjBudget {
-    uint64_t limit_bytes;           /* never changes */
-    void (*pressure)(void *opaque); /* asks for write-back; no lock of the budget held */
+    uint64_t limit_bytes; /* never changes */
+    /* Asks for write-back, @any: of small changes too; no lock of the budget held. */
+    void (*pressure)(void *opaque, bool any);
     void *opaque;
     VjMutex lock;
     VjCond freed;
@@ -36,8 +37,8 @@ typedef struct VjBudget {
  * not stand in line behind a stream; bytes. */
 #define VJ_BUDGET_SMALL ((size_t)64 << 10)
 
-void vj_budget_init(VjBudget *b, uint64_t limit_bytes, void (*pressure)(void *opaque),
-                    void *opaque);
+void vj_budget_init(VjBudget *b, uint64_t limit_bytes,
+                    void (*pressure)(void *opaque, bool any), void *opaque);
 void vj_budget_clear(VjBudget *b);
 
 /*

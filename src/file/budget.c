@@ -119,8 +119,8 @@ static VjSpareBlock *pop_locked(VjBudget *b) VJ_REQUIRES(b->lock)
     return block;
 }
 
-void vj_budget_init(VjBudget *b, uint64_t limit_bytes, void (*pressure)(void *opaque),
-                    void *opaque)
+void vj_budget_init(VjBudget *b, uint64_t limit_bytes,
+                    void (*pressure)(void *opaque, bool any), void *opaque)
 {
     g_assert(limit_bytes > 0);
     *b = (VjBudget){.limit_bytes = limit_bytes, .pressure = pressure, .opaque = opaque};
@@ -160,7 +160,7 @@ int vj_budget_wait(VjBudget *b, size_t bytes)
     vj_mutex_lock(&b->lock);
     while (r == 0 && !fits(b, bytes)) {
         vj_mutex_unlock(&b->lock);
-        b->pressure(b->opaque);
+        b->pressure(b->opaque, bytes <= VJ_BUDGET_SMALL); /* what was theirs is used up */
         vj_mutex_lock(&b->lock);
         if (!fits(b, bytes)) {
             r = b->failing != 0 ? b->failing

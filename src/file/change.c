@@ -92,6 +92,7 @@ static void changed_locked(VjFile *f, bool appended)
     }
     f->changed = vj_clock_real();
     f->times_pending = true;
+    vj_file_weigh_locked(f);
 }
 
 /* @old_len bytes at @at became @len.  Under f->lock. */

@@ -75,6 +75,7 @@ struct VjFile {
     bool times_pending;
     bool writing;
     bool committing; /* a commit of the content has begun, and may be visible */
+    gint holds_much; /* active does (hold.c); atomic: read without the lock too */
     VjCommitted
         *committed;     /* of base_version, while not committing; NULL: nothing is kept */
     VjAppend *append;   /* NULL: no caller has appended in parts */
@@ -157,11 +158,17 @@ void vj_content_drop(VjFileTable *table, VjOpening *closing);
  * written back without waiting for its age, so that a stream is cut, hashed and put while
  * it comes. */
 #define VJ_FILE_GROWN_MOST (16 * VJ_MIB)
+/* Changes that take so much memory are worth a round when that is short, bytes; of a
+ * small budget one part in VJ_FILE_MUCH_PART. */
+#define VJ_FILE_MUCH_LEAST VJ_MIB
+#define VJ_FILE_MUCH_PART 32u
 
 /* Bytes at the end that were only appended, and since the last round began.  Under
  * f->lock. */
 uint64_t vj_file_grown_locked(const VjFile *f);
 bool vj_file_is_much_locked(const VjFile *f);
+/* After each change of what is active.  Under f->lock. */
+void vj_file_weigh_locked(VjFile *f);
 /* The cut before which a round may end, or 0: it takes the whole file.  Reads some
  * MiB. */
 uint64_t vj_file_hold_from(VjFile *f);

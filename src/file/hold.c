@@ -147,13 +147,31 @@ VjPieces *vj_file_hold_locked(VjFile *f, VjFrozen *z, uint64_t from)
     return active;
 }
 
-/* The file is not to wait for its age; a thread that writes it back looks again.  Under
- * f->lock. */
+void vj_file_weigh_locked(VjFile *f)
+{
+    uint64_t least =
+        MIN(VJ_FILE_MUCH_LEAST, f->table->dirty.limit_bytes / VJ_FILE_MUCH_PART);
+
+    g_atomic_int_set(&f->holds_much, vj_pieces_memory_bytes(f->active) >= least);
+}
+
+bool vj_file_holds_much(VjFile *f)
+{
+    return g_atomic_int_get(&f->holds_much) != 0;
+}
+
+/*
+ * The file is not to wait for its age; a thread that writes it back looks again.  Where
+ * memory is short that holds for files that have much of it alone: a round of any other
+ * one gives nearly nothing back, and whoever makes that file durable would wait for its
+ * objects and its flush, behind those of the stream that has the memory.  Under f->lock.
+ */
 bool vj_file_is_much_locked(const VjFile *f)
 {
     return !f->writing && (vj_pieces_count(f->active) > PIECES_MANY ||
                            vj_file_grown_locked(f) >= VJ_FILE_GROWN_MOST ||
-                           vj_budget_is_tight(&f->table->dirty));
+                           (g_atomic_int_get(&f->holds_much) != 0 &&
+                            vj_budget_is_tight(&f->table->dirty)));
 }
 
 bool vj_file_is_much(VjFile *f)

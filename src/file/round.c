@@ -37,6 +37,7 @@ static void freeze_locked(VjFile *f, uint64_t hold)
         f->reserved_bytes = MIN(f->reserved_bytes, vj_file_worst_case(f, held, false));
         z->reserved_bytes -= f->reserved_bytes;
         f->round_bytes = hold;
+        vj_file_weigh_locked(f);
         return;
     }
     f->active =
@@ -47,6 +48,7 @@ static void freeze_locked(VjFile *f, uint64_t hold)
     f->closed = false;
     vj_mem_unref(f->tail);
     f->tail = NULL;
+    vj_file_weigh_locked(f);
 }
 
 /* The frozen sequence is the committed map now.  Under f->lock; returns it to be
@@ -124,6 +126,7 @@ typedef struct Round {
     VjFile *f;
     VjFrozen *z;
     VjWriteBack *w;
+    bool is_over;
     int r;
 } Round;
 
@@ -176,6 +179,32 @@ static bool is_to_try_again(const VjFileTable *table, Tries *t, int r, int flush
     return is_short || is_lost;
 }
 
+/*
+ * What @t has put is durable, or @flushed says why not: its commit, and the end of the
+ * round.
+ */
+static void conclude(VjFileTable *table, Round *t, int flushed, Tries *tries)
+{
+    if (t->r == 0 && flushed < 0) {
+        t->r = flushed;
+    }
+    if (t->r == 0) {
+        vj_file_commit_begins(t->f);
+        t->r = vj_write_back_commit(t->w);
+    }
+    if (is_no_space(t->r)) {
+        t->z->was_short = true;
+    }
+    if (t->r == -ENOENT) {
+        t->r = 0; /* the inode was dropped: no program can see its content any more */
+    }
+    vj_write_back_end(t->w);
+    round_end(t->f, t->z, t->r, is_to_try_again(table, tries, t->r, flushed));
+    t->is_over = true;
+}
+
+/* What needs no flush is concluded at once: a thread that waits for that file waits for
+ * no other one's objects. */
 static int write_back_many(VjFileTable *table, VjFile *const *files, size_t count,
                            RoundFor what, Tries *tries)
 {
@@ -193,9 +222,14 @@ static int write_back_many(VjFileTable *table, VjFile *const *files, size_t coun
         vj_file_renew_settings(files[i]);
         if (round_begin(files[i], what == ROUND_FOR_GROWN, &t->z)) {
             t->f = files[i];
+            t->is_over = false;
             t->r = vj_write_back_objects(table, t->f->ino, t->z, what == ROUND_FOR_WAITER,
                                          &t->w);
-            flush = flush || (t->r == 0 && vj_write_back_needs_flush(t->w));
+            if (t->r == 0 && vj_write_back_needs_flush(t->w)) {
+                flush = true;
+            } else if (t->r == 0) {
+                conclude(table, t, 0, tries);
+            }
             begun++;
         }
     }
@@ -205,22 +239,10 @@ static int write_back_many(VjFileTable *table, VjFile *const *files, size_t coun
     for (size_t i = 0; i < begun; i++) {
         Round *t = &rounds[i];
 
-        if (t->r == 0 && flushed < 0 && vj_write_back_needs_flush(t->w)) {
-            t->r = flushed;
+        if (!t->is_over) {
+            conclude(table, t, flushed, tries);
         }
-        if (t->r == 0) {
-            vj_file_commit_begins(t->f);
-            t->r = vj_write_back_commit(t->w);
-        }
-        if (is_no_space(t->r)) {
-            t->z->was_short = true;
-        }
-        if (t->r == -ENOENT) {
-            t->r = 0; /* the inode was dropped: no program can see its content any more */
-        }
-        vj_write_back_end(t->w);
         first = first == 0 ? t->r : first;
-        round_end(t->f, t->z, t->r, is_to_try_again(table, tries, t->r, flushed));
     }
     for (size_t i = 0; i < begun; i++) {
         vj_write_back_free(rounds[i].w);

@@ -13,11 +13,11 @@
 #define FAR_PUTS 4u
 #define FAR_PUTS_MOST 32u
 
-static void on_pressure(void *opaque)
+static void on_pressure(void *opaque, bool any)
 {
     VjFileTable *table = opaque;
 
-    table->events->pressure(table->opaque);
+    table->events->pressure(table->opaque, any);
 }
 
 static VjFileTable *table_new(const VjFileTableConfig *config)

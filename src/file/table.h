@@ -34,8 +34,9 @@ typedef struct VjFileEvents {
     /* In a shared session: nothing of @f waits for write-back.  Gives back the reference
      * of changed, unless there are changes again.  May wait for the round of a file. */
     void (*clean)(void *opaque, VjFile *f);
-    /* Memory for changes is short: write back without waiting for age. */
-    void (*pressure)(void *opaque);
+    /* Memory for changes is short: write back without waiting for age.  @any: also what
+     * holds little of it, beside a file that holds much. */
+    void (*pressure)(void *opaque, bool any);
     /* Memory was freed: what the allocator keeps of it is given back within seconds. */
     void (*memory_freed)(void *opaque);
     /* A commit put the orphan (@ino, @node) into the metadata.  May wait for the round of
@@ -139,6 +140,8 @@ int vj_file_write_back_grown(VjFileTable *table, VjFile *const *files,
 /* It has so many changes that it is not to wait for its age, and no thread writes it
  * back. */
 bool vj_file_is_much(VjFile *f);
+/* A good deal of memory comes back when it is written back.  Takes no lock. */
+bool vj_file_holds_much(VjFile *f);
 
 /* Throws away what is changed and everything changed from now on: an orphan is dropped.
  * *ino* need not be open. */

@@ -6,8 +6,11 @@
  * are wanted at once apart.  A file in it is referenced by it, so a file with changes
  * never leaves memory.  Two threads take from it, and neither waits for a file that
  * another thread is writing back: one large file on a slow device does not hold up the
- * others.  The same threads give back freed memory, a second after something was changed
- * or left the object cache.
+ * others.  So files with much to put are not taken together with others, which would
+ * wait for their objects and their flush: whoever makes one of these durable meanwhile
+ * waits for the end of its round.  For the same reason memory that is short is sought
+ * where much of it is.  The same threads give back freed memory, a second after
+ * something was changed or left the object cache.
  *
  * To wake a thread costs as much as to write a small file back.  So one of those that
  * have nothing to do, the leader, waits for the clock and is woken only by what is due
@@ -18,6 +21,8 @@
 #include "volume/volume-private.h"
 
 #define FLUSHER_THREADS 2u
+/* Of each queue, for a batch. */
+#define LOOKED_AT (4 * VJ_WRITE_BACK_BATCH)
 /* Freed memory is given back so much after a change, when it is more than this. */
 #define TRIM_US ((int64_t)1000000)
 #define SPARE_BYTES (32 * VJ_MIB)
@@ -39,7 +44,10 @@ struct VjFlusher {
     GQueue due;    /* VjFile, rising by due_us */
     bool has_leader;
     int64_t wake_us; /* when the leader wakes */
-    bool pressure;   /* take the next file whatever its age */
+    /* Take the next file whatever its age: any one; or one that holds much, or when none
+     * of those is being written back. */
+    bool pressure_any, pressure;
+    unsigned much_rounds; /* threads that write back a file that holds much */
     bool stop;
     int64_t trim_us; /* when to look for spare memory; 0: nothing was freed since */
     bool trimming;   /* a thread looks; it alone uses the keeper */
@@ -183,13 +191,26 @@ static VjFile *first_locked(VjFlusher *x)
     return place(closed)->due_us <= place(due)->due_us ? closed : due;
 }
 
-void vj_flusher_pressure(VjFlusher *x)
+void vj_flusher_pressure(VjFlusher *x, bool any)
 {
     vj_mutex_lock(&x->lock);
     x->pressure = true;
+    x->pressure_any = x->pressure_any || any;
     vj_cond_broadcast(&x->wake);
     vj_cond_broadcast(&x->relief);
     vj_mutex_unlock(&x->lock);
+}
+
+static void end_pressure_locked(VjFlusher *x)
+{
+    x->pressure = x->pressure_any = false;
+}
+
+/* Is @f to be written back now?  Under lock. */
+static bool is_wanted_locked(const VjFlusher *x, VjFile *f, int64_t now_us)
+{
+    return place(f)->due_us <= now_us || x->pressure_any ||
+           (x->pressure && (x->much_rounds == 0 || vj_file_holds_much(f)));
 }
 
 /* As the leader, until @until_us. */
@@ -242,11 +263,11 @@ static bool wait_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
             return false;
         }
         if (f == NULL) {
-            x->pressure = false;
+            end_pressure_locked(x);
             if (vj_file_table_has_blocks(x->files)) {
                 trim_soon_locked(x); /* what came back after the last look */
             }
-        } else if (x->pressure || place(f)->due_us <= vj_clock_mono_us()) {
+        } else if (is_wanted_locked(x, f, vj_clock_mono_us())) {
             return true;
         }
         until_us = f == NULL ? INT64_MAX : place(f)->due_us;
@@ -261,43 +282,65 @@ static bool wait_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
     }
 }
 
-/* Takes what is due off the queue, under pressure the rest of a batch too.  Under
- * lock. */
-static size_t take_locked(VjFlusher *x, VjFile *files[VJ_WRITE_BACK_BATCH])
+/* What a thread takes at a time. */
+typedef struct Batch {
+    VjFile *files[VJ_WRITE_BACK_BATCH];
+    size_t count;
+    bool is_much; /* each of them holds much, else none does */
+} Batch;
+
+/* As many as are wanted of the first files in @queue. */
+static void take_from_locked(VjFlusher *x, GQueue *queue, int64_t now_us, Batch *b)
+{
+    GList *next = queue->head;
+
+    for (unsigned i = 0; i < LOOKED_AT && next != NULL && b->count < VJ_WRITE_BACK_BATCH;
+         i++) {
+        VjFile *f = next->data;
+
+        next = next->next;
+        if (is_wanted_locked(x, f, now_us) && vj_file_holds_much(f) == b->is_much) {
+            remove_locked(f);
+            b->files[b->count++] = f;
+        }
+    }
+}
+
+/* Takes the first file, which is wanted, and others like it: what is due, and under
+ * pressure the rest of a batch too.  Under lock. */
+static void take_locked(VjFlusher *x, Batch *b)
 {
     int64_t now_us = vj_clock_mono_us();
-    size_t count = 0;
+    VjFile *first = first_locked(x);
 
-    while (count < VJ_WRITE_BACK_BATCH) {
-        VjFile *f = first_locked(x);
-
-        if (f == NULL || (!x->pressure && place(f)->due_us > now_us)) {
-            break;
-        }
-        remove_locked(f);
-        files[count++] = f;
-    }
-    x->pressure = false;
+    b->is_much = vj_file_holds_much(first);
+    b->files[0] = first;
+    b->count = 1;
+    remove_locked(first);
+    take_from_locked(x, &x->urgent, now_us, b);
+    take_from_locked(x, &x->closed, now_us, b);
+    take_from_locked(x, &x->due, now_us, b);
+    x->much_rounds += b->is_much;
+    end_pressure_locked(x);
     if (first_locked(x) != NULL && !x->has_leader) {
         vj_cond_signal(&x->relief); /* another thread takes the rest */
     }
-    return count;
 }
 
 static gpointer flusher_main(gpointer opaque)
 {
     VjFlusher *x = opaque;
-    VjFile *files[VJ_WRITE_BACK_BATCH];
+    Batch b;
 
     vj_mutex_lock(&x->lock);
     while (wait_locked(x)) {
-        size_t count = take_locked(x, files);
         bool failed;
 
+        take_locked(x, &b);
         vj_mutex_unlock(&x->lock);
-        failed = vj_file_write_back_grown(x->files, files, count) < 0;
-        for (size_t i = 0; i < count; i++) {
-            VjFile *f = files[i];
+        failed = vj_file_write_back_grown(x->files, b.files, b.count) < 0;
+        for (size_t i = 0; i < b.count; i++) {
+            VjFile *f = b.files[i];
 
             /* Still dirty: it failed, another thread writes it back, or it was changed
              * again. */
@@ -316,6 +359,7 @@ static gpointer flusher_main(gpointer opaque)
             vj_file_unref(f);
         }
         vj_mutex_lock(&x->lock);
+        x->much_rounds -= b.is_much;
     }
     vj_mutex_unlock(&x->lock);
     return NULL;

@@ -183,8 +183,9 @@ void vj_flusher_committed(VjFlusher *x, VjFile *f, int64_t since_us);
 /* It has no changes any more, and need not wait until it would be due: so others may open
  * it when its last user closes it. */
 void vj_flusher_clean(VjFlusher *x, VjFile *f);
-/* Memory is short: write back without waiting for age. */
-void vj_flusher_pressure(VjFlusher *x);
+/* Memory is short: write back without waiting for age.  @any: else what holds little of
+ * it waits while a file that holds much is written back. */
+void vj_flusher_pressure(VjFlusher *x, bool any);
 /* Memory was freed elsewhere: what the allocator keeps of it is given back within
  * seconds. */
 void vj_flusher_trim_soon(VjFlusher *x);

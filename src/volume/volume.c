@@ -162,12 +162,12 @@ static void on_clean(void *opaque, VjFile *f)
     vj_flusher_clean(v->flusher, f);
 }
 
-static void on_pressure(void *opaque)
+static void on_pressure(void *opaque, bool any)
 {
     VjVolume *v = opaque;
 
     if (v->flusher != NULL) {
-        vj_flusher_pressure(v->flusher);
+        vj_flusher_pressure(v->flusher, any);
     }
 }
 

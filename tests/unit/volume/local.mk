@@ -12,6 +12,9 @@ tests_unit_volume_test_ino_block_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/volume/test-write-back
 tests_unit_volume_test_write_back_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/volume/test-flusher
+tests_unit_volume_test_flusher_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/volume/test-checkpoint
 tests_unit_volume_test_checkpoint_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
 tests_unit_volume_test_checkpoint_LDADD = tests/lib/libmem-meta.la $(LDADD_fsck) \
