@@ -41,6 +41,7 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
+#include "base/call-stats.h"
 #include "base/cancel.h"
 #include "base/checked.h"
 #include "base/clock.h"

@@ -26,6 +26,19 @@ int64_t vj_clock_mono_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+uint64_t vj_clock_mono_ns(void)
+{
+    struct timespec now;
+    int failed;
+
+    if (frozen) {
+        return (uint64_t)frozen_mono_us * 1000;
+    }
+    failed = clock_gettime(CLOCK_MONOTONIC, &now);
+    g_assert(!failed);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 struct timespec vj_clock_real(void)
 {
     struct timespec now;

@@ -12,6 +12,8 @@
 
 /* Microseconds of a clock that never steps back. */
 int64_t vj_clock_mono_us(void);
+/* The same clock, nanoseconds; for what is measured and not for deadlines. */
+uint64_t vj_clock_mono_ns(void);
 
 /* Wall clock for timestamps, nanoseconds; what the kernel would stamp (coarse or finer).
  */

@@ -9,6 +9,8 @@ src_base_libvj_base_la_SOURCES = \
 	src/base/buf.h \
 	src/base/bytes.c \
 	src/base/bytes.h \
+	src/base/call-stats.c \
+	src/base/call-stats.h \
 	src/base/cancel.c \
 	src/base/cancel.h \
 	src/base/check.h \

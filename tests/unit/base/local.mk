@@ -9,6 +9,10 @@ tests_unit_base_test_buf_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/base/test-bytes
 tests_unit_base_test_bytes_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/base/test-call-stats
+tests_unit_base_test_call_stats_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/base/test-cancel
 tests_unit_base_test_cancel_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
 
