@@ -431,6 +431,9 @@ typedef struct VjMetaStats {
 } VjMetaStats;
 
 void vj_meta_stats(VjMeta *m, VjMetaStats *out);
+/* The same by kind of call, in fixed order, with latencies; none without the stats
+ * wrapper. */
+void vj_meta_calls_by_kind(VjMeta *m, VjCallVisit *visit, void *opaque);
 
 /* What went to an engine on another machine, and came from there, since open. */
 typedef struct VjMetaTraffic {

@@ -102,9 +102,10 @@ struct VjIo {
     VjStoreSpace space; /* of VJ_IO_SPACE with rc 0 */
     /* the store's: */
     gint refs;
-    VjStore *store;  /* that it was submitted to */
-    VjIo *child;     /* of a wrapper: what it submitted to the next store */
-    void *of_driver; /* the driver's, from submit until it completes @io */
+    VjStore *store;    /* that it was submitted to */
+    VjIo *child;       /* of a wrapper: what it submitted to the next store */
+    uint64_t begun_ns; /* of the stats wrapper */
+    void *of_driver;   /* the driver's, from submit until it completes @io */
     /* guarded by the queue's lock, as the rest: */
     VjIo *deadline_before, *deadline_next; /* of those that are watched */
     bool is_watched;
@@ -690,6 +691,8 @@ typedef struct VjStoreStats {
 } VjStoreStats;
 
 void vj_store_stats(VjStore *s, VjStoreStats *out);
+/* The same by kind of call, in fixed order, with latencies; none without one. */
+void vj_store_calls(VjStore *s, VjCallVisit *visit, void *opaque);
 
 /* Calls since open that the outermost latency wrapper made wait, by kind; there is one.
  */

@@ -1,36 +1,60 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * wrap-stats.c - the wrapper that counts
+ * wrap-stats.c - the wrapper that counts and times
  *
- * Successful calls count in their kind, and their bytes; failed ones in failures alone.
- * Counters are relaxed atomics: a reader sees each of them right, not all of one instant.
+ * It stands outermost around each store that is in use.  Calls count in their kind, with
+ * the time until they return or, of one that was submitted, until its answer comes; bytes
+ * are those of successful calls.
  */
 #include "store/store-private.h"
 
+/* put: also put_held, put_as and put_plain; get: also get_checked, get_plain and
+ * with_file. */
+typedef enum Call {
+    CALL_PUT,
+    CALL_GET,
+    CALL_REMOVE,
+    CALL_FLUSH,
+    CALL_FLUSH_REMOVES,
+    CALL_STAGE,
+    CALL_EACH,
+    CALL_LENGTH,
+    CALL_EXPECT,
+    CALL_DIGEST,
+    CALL_HEAL,
+    CALL_TRIM,
+    CALL_SURVEY,
+    CALL_SPACE,
+    CALLS,
+} Call;
+
+static const char *const call_names[CALLS] = {
+    [CALL_PUT] = "put",
+    [CALL_GET] = "get",
+    [CALL_REMOVE] = "remove",
+    [CALL_FLUSH] = "flush",
+    [CALL_FLUSH_REMOVES] = "flush_removes",
+    [CALL_STAGE] = "stage",
+    [CALL_EACH] = "each",
+    [CALL_LENGTH] = "length",
+    [CALL_EXPECT] = "expect",
+    [CALL_DIGEST] = "digest",
+    [CALL_HEAL] = "heal",
+    [CALL_TRIM] = "trim",
+    [CALL_SURVEY] = "survey",
+    [CALL_SPACE] = "space",
+};
+
 typedef struct StatsStore {
     VjStore base;
-    VjStoreStats counts; /* atomic, field by field */
+    VjCallStats *calls;
 } StatsStore;
 
-static void count(uint64_t *counter, uint64_t amount)
+/* The call is over.  Passes @result on. */
+static int count(VjStore *s, Call call, uint64_t begun_ns, int result, uint64_t bytes)
 {
-    __atomic_add_fetch(counter, amount, __ATOMIC_RELAXED);
-}
-
-/* Passes @result on. */
-static int count_call(StatsStore *w, int result, uint64_t *calls, uint64_t *sum_bytes,
-                      uint64_t amount_bytes)
-{
-    if (result < 0) {
-        count(&w->counts.failures, 1);
-        return result;
-    }
-    if (calls != NULL) {
-        count(calls, 1);
-    }
-    if (sum_bytes != NULL) {
-        count(sum_bytes, amount_bytes);
-    }
+    vj_call_done(((StatsStore *)s)->calls, call, begun_ns, result < 0 ? 0 : bytes,
+                 result < 0);
     return result;
 }
 
@@ -39,42 +63,40 @@ static bool stats_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts
 {
     (void)place, (void)opts, (void)error;
     g_assert(s->next != NULL);
+    ((StatsStore *)s)->calls = vj_call_stats_new(CALLS);
     return true;
 }
 
 static void stats_close(VjStore *s)
 {
-    (void)s;
+    vj_call_stats_free(((StatsStore *)s)->calls);
 }
 
 static int stats_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                      VjPut *out)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
     int result = vj_store_put(s->next, id, iov, iov_count, out);
 
-    return count_call(w, result, &w->counts.puts, &w->counts.put_bytes,
-                      result == 0 ? out->stored_bytes : 0);
+    return count(s, CALL_PUT, begun_ns, result, result == 0 ? out->stored_bytes : 0);
 }
 
 static int stats_put_held(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec *iov,
                           int iov_count, VjPut *out)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
     int result = vj_store_put_held(s->next, id, holder, iov, iov_count, out);
 
-    return count_call(w, result, &w->counts.puts, &w->counts.put_bytes,
-                      result == 0 ? out->stored_bytes : 0);
+    return count(s, CALL_PUT, begun_ns, result, result == 0 ? out->stored_bytes : 0);
 }
 
 static int stats_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
                         int iov_count, VjPut *out)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
     int result = vj_store_put_as(s->next, id, nonce, iov, iov_count, out);
 
-    return count_call(w, result, &w->counts.puts, &w->counts.put_bytes,
-                      result == 0 ? out->stored_bytes : 0);
+    return count(s, CALL_PUT, begun_ns, result, result == 0 ? out->stored_bytes : 0);
 }
 
 static VjLoc stats_loc_of_nonce(VjStore *s, uint64_t nonce)
@@ -84,7 +106,10 @@ static VjLoc stats_loc_of_nonce(VjStore *s, uint64_t nonce)
 
 static int stats_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
 {
-    return vj_store_length(s->next, id, loc, stored_bytes);
+    uint64_t begun_ns = vj_clock_mono_ns();
+
+    return count(s, CALL_LENGTH, begun_ns,
+                 vj_store_length(s->next, id, loc, stored_bytes), 0);
 }
 
 static bool stats_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
@@ -100,24 +125,27 @@ static bool stats_same_loc(VjStore *s, VjLoc a, VjLoc b)
 static int stats_heal(VjStore *s, const VjPut *object, VjStoreVerify *verify,
                       void *opaque, VjStoreHealed *out)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
 
-    return count_call(w, vj_store_heal(s->next, object, verify, opaque, out), NULL, NULL,
-                      0);
+    return count(s, CALL_HEAL, begun_ns,
+                 vj_store_heal(s->next, object, verify, opaque, out), 0);
 }
 
 static int stats_trim(VjStore *s, const VjPut *object, VjStoreVerify *verify,
                       void *opaque, VjStoreHealed *out)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
 
-    return count_call(w, vj_store_trim(s->next, object, verify, opaque, out), NULL, NULL,
-                      0);
+    return count(s, CALL_TRIM, begun_ns,
+                 vj_store_trim(s->next, object, verify, opaque, out), 0);
 }
 
-static int stats_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
+static int stats_survey(VjStore *s, const VjPut *puts, size_t put_count, bool *wants)
 {
-    return vj_store_survey(s->next, puts, count, wants);
+    uint64_t begun_ns = vj_clock_mono_ns();
+
+    return count(s, CALL_SURVEY, begun_ns,
+                 vj_store_survey(s->next, puts, put_count, wants), 0);
 }
 
 static void stats_health(VjStore *s, VjStoreHealth *out)
@@ -138,56 +166,50 @@ static bool stats_drain(VjStore *s, unsigned index, bool drained)
 static int stats_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                      size_t len)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
 
-    return count_call(w, vj_store_get(s->next, id, loc, offset, dst, len),
-                      &w->counts.gets, &w->counts.get_bytes, len);
+    return count(s, CALL_GET, begun_ns, vj_store_get(s->next, id, loc, offset, dst, len),
+                 len);
 }
 
 static int stats_get_checked(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset,
                              void *dst, size_t len)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
 
-    return count_call(w, vj_store_get_checked(s->next, id, loc, offset, dst, len),
-                      &w->counts.gets, &w->counts.get_bytes, len);
+    return count(s, CALL_GET, begun_ns,
+                 vj_store_get_checked(s->next, id, loc, offset, dst, len), len);
 }
 
 /* What is not offered is no get: the one that follows is counted. */
 static int stats_with_file(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset,
                            size_t len, VjStoreUseFile *use, void *opaque)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
     int result = vj_store_with_file(s->next, id, loc, offset, len, use, opaque);
 
-    return result == -EOPNOTSUPP
-               ? result
-               : count_call(w, result, &w->counts.gets, &w->counts.get_bytes, len);
+    return result == -EOPNOTSUPP ? result : count(s, CALL_GET, begun_ns, result, len);
 }
 
 static void count_done(VjIo *child)
 {
+    static const Call calls[] = {
+        [VJ_IO_PUT] = CALL_PUT,
+        [VJ_IO_GET] = CALL_GET,
+        [VJ_IO_REMOVE] = CALL_REMOVE,
+        [VJ_IO_FLUSH] = CALL_FLUSH,
+    };
     VjIo *io = child->opaque;
-    StatsStore *w = (StatsStore *)io->store;
-    uint64_t *const calls[] = {
-        [VJ_IO_PUT] = &w->counts.puts,
-        [VJ_IO_GET] = &w->counts.gets,
-        [VJ_IO_REMOVE] = &w->counts.removes,
-        [VJ_IO_FLUSH] = &w->counts.flushes,
-    };
-    uint64_t *const sums[] = {
-        [VJ_IO_PUT] = &w->counts.put_bytes,
-        [VJ_IO_GET] = &w->counts.get_bytes,
-        [VJ_IO_REMOVE] = NULL,
-        [VJ_IO_FLUSH] = NULL,
-    };
+    bool has_bytes = io->op == VJ_IO_PUT || io->op == VJ_IO_GET;
 
-    count_call(w, child->rc, calls[io->op], sums[io->op], io->len);
+    g_assert(io->op < G_N_ELEMENTS(calls));
+    count(io->store, calls[io->op], io->begun_ns, child->rc, has_bytes ? io->len : 0);
     vj_io_complete(io, child->rc, &child->put);
 }
 
 static void stats_submit(VjStore *s, VjIo *io)
 {
+    io->begun_ns = vj_clock_mono_ns();
     vj_io_forward(s, io, count_done);
 }
 
@@ -204,35 +226,38 @@ static void stats_push(VjStore *s)
 static int stats_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
                         uint8_t algorithm, VjDigest *out)
 {
-    return vj_store_digest(s->next, id, loc, form, algorithm, out);
+    uint64_t begun_ns = vj_clock_mono_ns();
+
+    return count(s, CALL_DIGEST, begun_ns,
+                 vj_store_digest(s->next, id, loc, form, algorithm, out), 0);
 }
 
 static int stats_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
                            const void *bytes, size_t len, VjPut *out, VjStoreForm *form)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
     int result = vj_store_put_plain(s->next, id, want, bytes, len, out, form);
 
-    return count_call(w, result, &w->counts.puts, &w->counts.put_bytes,
-                      result == 0 ? out->stored_bytes : 0);
+    return count(s, CALL_PUT, begun_ns, result, result == 0 ? out->stored_bytes : 0);
 }
 
 static int stats_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
                            uint32_t offset, uint32_t len, const VjStoreWant *wire,
                            VjBuf **bytes, bool *is_encoded)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
     int result =
         vj_store_get_plain(s->next, id, loc, form, offset, len, wire, bytes, is_encoded);
 
-    return count_call(w, result, &w->counts.gets, &w->counts.get_bytes,
-                      result == 0 ? len : 0);
+    return count(s, CALL_GET, begun_ns, result, len);
 }
 
 static void stats_expect(VjStore *s, uint64_t id, VjLoc loc)
 {
-    count(&((StatsStore *)s)->counts.expects, 1);
+    uint64_t begun_ns = vj_clock_mono_ns();
+
     vj_store_expect(s->next, id, loc);
+    count(s, CALL_EXPECT, begun_ns, 0, 0);
 }
 
 static uint64_t stats_prefer(VjStore *s, uint64_t id)
@@ -242,33 +267,33 @@ static uint64_t stats_prefer(VjStore *s, uint64_t id)
 
 static int stats_remove(VjStore *s, uint64_t id, VjLoc loc)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
 
-    return count_call(w, vj_store_remove(s->next, id, loc), &w->counts.removes, NULL, 0);
+    return count(s, CALL_REMOVE, begun_ns, vj_store_remove(s->next, id, loc), 0);
 }
 
 static int stats_flush(VjStore *s)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
 
-    return count_call(w, vj_store_flush(s->next), &w->counts.flushes, NULL, 0);
+    return count(s, CALL_FLUSH, begun_ns, vj_store_flush(s->next), 0);
 }
 
 static int stats_flush_removes(VjStore *s)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
 
-    return count_call(w, vj_store_flush_removes(s->next), NULL, NULL, 0);
+    return count(s, CALL_FLUSH_REMOVES, begun_ns, vj_store_flush_removes(s->next), 0);
 }
 
 static int stats_stage(VjStore *s, const VjPut *added, size_t added_count,
                        const VjPut *removed, size_t removed_count, GArray *changes)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
 
-    return count_call(
-        w, vj_store_stage(s->next, added, added_count, removed, removed_count, changes),
-        NULL, NULL, 0);
+    return count(
+        s, CALL_STAGE, begun_ns,
+        vj_store_stage(s->next, added, added_count, removed, removed_count, changes), 0);
 }
 
 static void stats_removes_committed(VjStore *s, const VjPut *removed,
@@ -280,17 +305,17 @@ static void stats_removes_committed(VjStore *s, const VjPut *removed,
 static int stats_each(VjStore *s, uint64_t first_id, uint64_t last_id,
                       VjStoreVisit *visit, void *opaque)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
 
-    return count_call(w, vj_store_each(s->next, first_id, last_id, visit, opaque), NULL,
-                      NULL, 0);
+    return count(s, CALL_EACH, begun_ns,
+                 vj_store_each(s->next, first_id, last_id, visit, opaque), 0);
 }
 
 static int stats_space(VjStore *s, VjStoreSpace *out)
 {
-    StatsStore *w = (StatsStore *)s;
+    uint64_t begun_ns = vj_clock_mono_ns();
 
-    return count_call(w, vj_store_space(s->next, out), NULL, NULL, 0);
+    return count(s, CALL_SPACE, begun_ns, vj_store_space(s->next, out), 0);
 }
 
 static const VjOptSpec stats_options[] = {
@@ -337,25 +362,50 @@ const VjStoreOps vj_store_stats_ops = {
     .push = stats_push,
 };
 
-static uint64_t read_count(const uint64_t *counter)
+static StatsStore *find(VjStore *s)
 {
-    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+    return (StatsStore *)vj_store_find(s, &vj_store_stats_ops);
+}
+
+static void read_well(const StatsStore *w, Call call, uint64_t *calls, uint64_t *bytes)
+{
+    VjCallSums sums;
+
+    vj_call_stats_read(w->calls, call, &sums);
+    *calls = sums.calls - MIN(sums.calls, sums.failures);
+    *bytes = sums.bytes;
 }
 
 void vj_store_stats(VjStore *s, VjStoreStats *out)
 {
-    StatsStore *w = (StatsStore *)vj_store_find(s, &vj_store_stats_ops);
+    const StatsStore *w = find(s);
+    uint64_t none;
 
     *out = (VjStoreStats){0};
     if (w == NULL) {
         return;
     }
-    out->puts = read_count(&w->counts.puts);
-    out->put_bytes = read_count(&w->counts.put_bytes);
-    out->gets = read_count(&w->counts.gets);
-    out->get_bytes = read_count(&w->counts.get_bytes);
-    out->expects = read_count(&w->counts.expects);
-    out->removes = read_count(&w->counts.removes);
-    out->flushes = read_count(&w->counts.flushes);
-    out->failures = read_count(&w->counts.failures);
+    read_well(w, CALL_PUT, &out->puts, &out->put_bytes);
+    read_well(w, CALL_GET, &out->gets, &out->get_bytes);
+    read_well(w, CALL_EXPECT, &out->expects, &none);
+    read_well(w, CALL_REMOVE, &out->removes, &none);
+    read_well(w, CALL_FLUSH, &out->flushes, &none);
+    for (unsigned i = 0; i < CALLS; i++) {
+        VjCallSums sums;
+
+        vj_call_stats_read(w->calls, i, &sums);
+        out->failures += sums.failures;
+    }
+}
+
+void vj_store_calls(VjStore *s, VjCallVisit *visit, void *opaque)
+{
+    const StatsStore *w = find(s);
+
+    for (unsigned i = 0; w != NULL && i < CALLS; i++) {
+        VjCallSums sums;
+
+        vj_call_stats_read(w->calls, i, &sums);
+        visit(opaque, "store", call_names[i], &sums);
+    }
 }

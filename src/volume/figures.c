@@ -328,3 +328,9 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
         visit(opaque, counters[i].name, counters[i].value);
     }
 }
+
+void vj_volume_calls(VjVolume *v, VjCallVisit *visit, void *opaque)
+{
+    vj_store_calls(v->store, visit, opaque);
+    vj_meta_calls_by_kind(v->meta, visit, opaque);
+}

@@ -459,6 +459,8 @@ int vj_volume_space(VjVolume *v, VjStoreSpace *out,
  * order. */
 typedef void VjCounterVisit(void *opaque, const char *name, uint64_t value);
 void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque);
+/* Calls of store and meta since mount, by kind; visits in fixed order. */
+void vj_volume_calls(VjVolume *v, VjCallVisit *visit, void *opaque);
 
 /*
  * vj_volume_reap - no program can reach the orphan @ino any more
