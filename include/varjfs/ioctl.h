@@ -192,6 +192,39 @@ struct varjfs_stage {
  *
  *   STATS: one line per counter of the daemon, counted since the mount.
  *
+ * CALLS: one line per kind of call since the mount, all kinds in one order, of fields
+ * "key=value" with one space between:
+ *
+ *     group=request kind=read calls=9 failures=0 bytes=36864 total_ns=171310 max_ns=40211
+ *     latencies=35:7,41:2
+ *
+ *   group      request (that the kernel has sent), store, meta
+ *   kind       of [a-z0-9_]
+ *   calls      that have begun
+ *   failures   of them, those that ended with an error
+ *   bytes      of content, of those that ended well
+ *   total_ns, max_ns, latencies   of those that are over and were timed: all, but one in
+ *              32 of get, next, prev, put, del and expect of meta.  latencies: bucket,
+ *              number.  Bucket 0 is below 32 ns; from there on each doubling has four of
+ *              one width (1: from 32 ns, 2: from 40, 3: from 48, 4: from 56, 5: from 64,
+ *              6: from 80), and 124, from 56 << 30 ns on, is the last one
+ *
+ * What a request did and how many bytes it had is counted before its answer, so whoever
+ * has the answer finds it here; latencies come right behind the answer.
+ *
+ * BUSIEST: the inodes that most requests were about, and the threads that most came from,
+ * since the mount: up to 256 of each, in no order, a line each.
+ *
+ *     of=file id=257 requests=1200 over=3 bytes=4915200 path=/mail/inbox
+ *     of=thread id=4711 requests=99 over=0 bytes=0
+ *
+ *   id        inode number; or what gettid(2) says in the daemon's namespace
+ *   requests  at most so many, and at least requests - over: the rest are those of what
+ *             had its place before.  As long as over is the same, what is added is exact
+ *   bytes     that reads asked for and writes brought, since it has its place
+ *   path      one of its names, as it was some seconds ago; absent: not known.  Control
+ *             characters and backslashes are \xNN.  The last field: it may have spaces
+ *
  * VOLUME: lines "key=value" of text: uuid, and label (may be empty).
  *
  * CONF: the text of the volume file, or of varjfs.conf, as it has to be for the next
@@ -231,8 +264,8 @@ struct varjfs_stage {
  *
  * A caller that is neither root nor the user who mounted does not get what depends on the
  * files of other users: object_id, refs and digest of objects are "-", as are objects,
- * object_plain_bytes, object_stored_bytes and cache_bytes of DF; STATS, SCRUB,
- * NODES, CONF and STORE are EPERM.
+ * object_plain_bytes, object_stored_bytes and cache_bytes of DF; STATS, CALLS,
+ * BUSIEST, SCRUB, NODES, CONF and STORE are EPERM.
  *
  * EINVAL: unknown kind, version or cursor; EISDIR: MAP of a directory.
  */
@@ -244,7 +277,10 @@ struct varjfs_stage {
 #define VARJFS_TEXT_NODES 6  /* of a volume on storage nodes: each of them, a line */
 
 #define VARJFS_TEXT_CONF 7 /* the text of the volume file */
-#define VARJFS_TEXT_STORE 9 /* the store: driver, place, what is in it */
+
+#define VARJFS_TEXT_CALLS 8   /* requests and calls by kind, with latencies */
+#define VARJFS_TEXT_BUSIEST 9 /* which files and threads had most requests */
+#define VARJFS_TEXT_STORE 10  /* the store: driver, place, what is in it */
 
 #define VARJFS_TEXT_END (~(__u64)0) /* cursor: there is no more */
 

@@ -584,6 +584,9 @@ static bool is_taken(VjEditor *e, const VjJob *what)
     bool taken;
 
     job->served = what->flags == NULL ? vj_served_hand_over(e->front) : NULL;
+    if (what->carry.req != NULL) {
+        vj_count_hand_over(e->front->count, what->carry.req);
+    }
     vj_mutex_lock(&e->lock);
     taken = !e->stop && g_queue_get_length(&e->jobs) < JOBS_MAX;
     if (taken) {

@@ -9,6 +9,7 @@
 #include <fuse_lowlevel.h>
 
 #include "front/coherence-private.h"
+#include "front/count-private.h"
 #include "front/front.h"
 #include "front/guard-private.h"
 #include "front/wait-private.h"
@@ -277,6 +278,7 @@ struct VjFront {
     VjFs *fs;
     struct fuse_session *session;
     const char *mountpoint;
+    VjCount *count;
     VjLookupCounts *lookups;
     VjDirStreams *dir_streams;
     VjCoherence *coherence;

@@ -95,6 +95,31 @@ static void on_all_changed(void *opaque)
     vj_invalidate_all(f->invalidator);
 }
 
+static void visit_requests(void *opaque, VjCallVisit *visit, void *visitor)
+{
+    VjFront *f = opaque;
+
+    vj_count_visit(f->count, visit, visitor);
+}
+
+static unsigned list_files(void *opaque, VjFsBusy out[VJ_BUSIEST_MAX])
+{
+    VjFront *f = opaque;
+
+    return vj_count_busiest_files(f->count, out);
+}
+
+static unsigned list_threads(void *opaque, VjFsBusy out[VJ_BUSIEST_MAX])
+{
+    VjFront *f = opaque;
+
+    return vj_count_busiest_threads(f->count, out);
+}
+
+static const VjFsRequests fs_requests = {.visit = visit_requests,
+                                         .busiest_files = list_files,
+                                         .busiest_threads = list_threads};
+
 static const VjFsEvents fs_events = {.inode_changed = on_inode_changed,
                                      .name_changed = on_name_changed,
                                      .all_changed = on_all_changed};
@@ -262,6 +287,7 @@ static VjFront *front_new(VjFs *fs, const char *mountpoint)
     f->is_shared = vj_fs_is_shared(fs);
     f->awaited = g_hash_table_new(NULL, NULL);
     f->left = g_hash_table_new(NULL, NULL);
+    f->count = vj_count_new();
     f->lookups = vj_lookup_counts_new();
     f->dir_streams = vj_dir_streams_new();
     f->coherence = vj_coherence_new();
@@ -279,6 +305,7 @@ static void front_free(VjFront *f)
     vj_coherence_free(f->coherence);
     vj_dir_streams_free(f->dir_streams);
     vj_lookup_counts_free(f->lookups);
+    vj_count_free(f->count);
     g_hash_table_unref(f->handles);
     g_hash_table_unref(f->waiting);
     g_ptr_array_unref(f->interrupted);
@@ -396,6 +423,7 @@ static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
 
     fill_signals(&control.signals);
     vj_fs_set_knows(f->fs, front_knows, f);
+    vj_fs_set_requests(f->fs, &fs_requests, f);
     f->editor = vj_editor_new(f);
     begin_invalidating(f);
     f->syncers =
@@ -440,6 +468,7 @@ static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
     }
     release_left_handles(f);
     vj_fs_set_knows(f->fs, NULL, NULL);
+    vj_fs_set_requests(f->fs, NULL, NULL);
     vj_editor_free(f->editor);
     if (control.failure != NULL) {
         (void)vj_error_set(error, EIO, "%s: %s", f->mountpoint, control.failure);

@@ -125,6 +125,7 @@ void vj_wait_begin(VjWait *w, VjFront *f, fuse_req_t req, VjHandle *h)
 {
     *w = (VjWait){
         .front = f, .req = req, .handle = h, .tid = fuse_req_ctx(req)->pid, .refs = 1};
+    vj_count_hand_over(f->count, req);
     vj_mutex_lock(&f->lock);
     f->waits++;
     if (h != NULL) {

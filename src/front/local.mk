@@ -4,8 +4,11 @@
 noinst_LTLIBRARIES += src/front/libvj-front.la
 src_front_libvj_front_la_LIBADD = $(FUSE3_LIBS)
 src_front_libvj_front_la_SOURCES = \
+	src/front/busiest.c \
 	src/front/coherence-private.h \
 	src/front/coherence.c \
+	src/front/count-private.h \
+	src/front/count.c \
 	src/front/delay.c \
 	src/front/dir-streams.c \
 	src/front/dying.c \

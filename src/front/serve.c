@@ -184,7 +184,9 @@ static void process(VjFront *f, Worker *w, size_t len)
         vj_served_begin(&w->served, f, head.unique, (pid_t)head.pid,
                         head.opcode == FUSE_READ || head.opcode == FUSE_WRITE);
     }
+    vj_count_begins(f->count, request.mem, len);
     fuse_session_process_buf(f->session, &request);
+    vj_count_ends();
     if (is_cancellable) {
         vj_served_end(&w->served, f);
     }

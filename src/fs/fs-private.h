@@ -38,6 +38,8 @@ struct VjFs {
     VjMeta *meta;
     VjFsKnows *knows;
     void *knows_opaque;
+    const VjFsRequests *requests;
+    void *requests_opaque;
     const VjFsEvents *events; /* changes between two calls of vj_volume_listen */
     void *events_opaque;
     bool noatime;
@@ -49,10 +51,13 @@ struct VjFs {
     /* guarded by lock: */
     GHashTable *nodes; /* uint64_t* in VjNode → VjNode, owned */
     size_t staged_bytes;
-    uint64_t inode_count; /* with a name, or open without one */
-    GHashTable *shown;    /* paths that were looked for a while ago, by inode */
-    int64_t shown_us;     /* when that was begun; 0: never */
-    int64_t look_us;      /* how long it took the last time */
+    uint64_t inode_count;   /* with a name, or open without one */
+    GHashTable *busy_paths; /* of the inodes that were listed last; "": none is known */
+    int64_t busy_us;        /* when they were looked for; 0: never */
+    int64_t busy_look_us;   /* how long that took */
+    GHashTable *shown;      /* paths that were looked for a while ago, by inode */
+    int64_t shown_us;       /* when that was begun; 0: never */
+    int64_t look_us;        /* how long it took the last time */
 };
 
 /* Takes @n away when nothing holds it; true: it was an orphan, the caller reaps it. */
@@ -96,6 +101,17 @@ struct VjHandle {
  * hold a lock.
  */
 char *vj_fs_shown_name(VjFs *fs, uint64_t ino);
+/*
+ * vj_fs_busy_paths - one path of each of @busy, for people
+ *
+ * May be some seconds old, and is NULL where none is known yet: files do not know their
+ * names, so one pass over all names finds them all, and takes a small share of the time.
+ * @visit is called for each.
+ * Locks   none
+ */
+typedef void VjFsBusyVisit(void *opaque, const VjFsBusy *busy, const char *path);
+void vj_fs_busy_paths(VjFs *fs, const VjFsBusy *busy, unsigned count,
+                      VjFsBusyVisit *visit, void *opaque);
 
 /* run.c: vj_meta_run on a volume that may be written. */
 int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body,

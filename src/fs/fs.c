@@ -17,6 +17,7 @@ VjFs *vj_fs_new(VjVolume *volume)
     fs->files = vj_volume_files(volume);
     fs->meta = vj_volume_meta(volume);
     fs->nodes = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+    fs->busy_paths = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
     fs->shown = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
     vj_mutex_init(&fs->lock, VJ_RANK_FS, "fs");
     fs->inode_count = vj_volume_inodes_at_open(volume);
@@ -32,6 +33,7 @@ void vj_fs_free(VjFs *fs)
     vj_fs_listen_end(fs);
     g_assert(fs->staged_bytes == 0);
     g_hash_table_unref(fs->nodes);
+    g_hash_table_unref(fs->busy_paths);
     g_hash_table_unref(fs->shown);
     vj_mutex_clear(&fs->lock);
     g_free(fs);
@@ -56,6 +58,12 @@ void vj_fs_set_knows(VjFs *fs, VjFsKnows *knows, void *opaque)
 {
     fs->knows = knows;
     fs->knows_opaque = opaque;
+}
+
+void vj_fs_set_requests(VjFs *fs, const VjFsRequests *requests, void *opaque)
+{
+    fs->requests = requests;
+    fs->requests_opaque = opaque;
 }
 
 /* ---- nodes ------------------------------------------------------------------------- */

@@ -59,6 +59,28 @@ VjFs *vj_fs_new(VjVolume *volume);
 void vj_fs_free(VjFs *fs);
 /* Setup only.  Without it an inode without name and handle is removed at once. */
 void vj_fs_set_knows(VjFs *fs, VjFsKnows *knows, void *opaque);
+/* An inode, or a thread, that many requests were about. */
+typedef struct VjFsBusy {
+    uint64_t id;
+    uint64_t requests; /* at most so many; at least `over` less */
+    uint64_t over;     /* of them, those before its place in the list was its own */
+    uint64_t bytes;    /* that READs asked for and WRITEs brought, since then */
+} VjFsBusy;
+
+#define VJ_BUSIEST_MAX 256u
+
+/* What the kernel has asked for.  Threads: any. */
+typedef struct VjFsRequests {
+    /* By kind, in fixed order. */
+    void (*visit)(void *opaque, VjCallVisit *visit, void *visitor);
+    /* Those that came most often, in no order; returns how many. */
+    unsigned (*busiest_files)(void *opaque, VjFsBusy out[VJ_BUSIEST_MAX]);
+    unsigned (*busiest_threads)(void *opaque, VjFsBusy out[VJ_BUSIEST_MAX]);
+} VjFsRequests;
+
+/* Setup only; @requests is borrowed.  Without them VARJFS_TEXT_CALLS has none, and
+ * VARJFS_TEXT_BUSIEST nothing. */
+void vj_fs_set_requests(VjFs *fs, const VjFsRequests *requests, void *opaque);
 
 /* What other sessions of a shared volume did.  Threads: any, also those of other volumes
  * of this process.  Must neither block nor call this room. */

@@ -177,13 +177,11 @@ typedef struct FindPath {
     GString *path;
 } FindPath;
 
-static int find_path_body(VjTxn *txn, void *opaque)
+/* Puts the path of @ino before @path. */
+static int prepend_path(VjTxn *txn, uint64_t ino, GString *path)
 {
-    const FindPath *f = opaque;
-    uint64_t ino = f->ino;
     int r = 0;
 
-    g_string_truncate(f->path, 0);
     for (unsigned depth = 0; r == 0 && ino != VJ_INO_ROOT; depth++) {
         VjInode inode;
         uint64_t dir = 0;
@@ -191,11 +189,19 @@ static int find_path_body(VjTxn *txn, void *opaque)
         r = depth < PATH_DEPTH_MAX ? vj_inode_get(txn, ino, &inode) : -ELOOP;
         if (r == 0) {
             dir = S_ISDIR(inode.mode) ? inode.parent : 0;
-            r = name_of(txn, ino, &dir, f->path);
+            r = name_of(txn, ino, &dir, path);
             ino = dir;
         }
     }
     return r;
+}
+
+static int find_path_body(VjTxn *txn, void *opaque)
+{
+    const FindPath *f = opaque;
+
+    g_string_truncate(f->path, 0);
+    return prepend_path(txn, f->ino, f->path);
 }
 
 /* One path of @ino, by the parents that directories know; owned, NULL: none is found. */
@@ -247,4 +253,132 @@ char *vj_fs_shown_name(VjFs *fs, uint64_t ino)
     return path == NULL || path[0] == '\0'
                ? g_strdup_printf("inode %" G_GUINT64_FORMAT, ino)
                : g_strdup_printf("inode %" G_GUINT64_FORMAT " (%s)", ino, path);
+}
+
+/* ---- names of what is busy --------------------------------------------------------- */
+
+typedef struct BusyNames {
+    const VjFsBusy *busy;
+    unsigned count;
+    GHashTable *places; /* inode → Name, its own place in a directory */
+    GHashTable *paths;  /* inode → path, owned; "": it has none */
+} BusyNames;
+
+/* One name of each, in one pass. */
+static int busy_places(VjTxn *txn, const BusyNames *b)
+{
+    VjScan scan;
+
+    vj_scan_begin(&scan, txn, VJ_SPACE_DENTRY, VJ_SCAN_ALL);
+    while (vj_scan_next(&scan)) {
+        VjDentry d;
+        Name *n;
+
+        if (scan.key.len < 8 || vj_dentry_decode(scan.key, scan.value, &d) != 0) {
+            continue;
+        }
+        n = g_hash_table_lookup(b->places, &d.ino);
+        if (n != NULL && n->name == NULL) {
+            n->parent = vj_be64_get(scan.key.data);
+            n->name = g_strndup((const char *)scan.key.data + 8, scan.key.len - 8);
+        }
+    }
+    return scan.error;
+}
+
+static int busy_names_body(VjTxn *txn, void *opaque)
+{
+    const BusyNames *b = opaque;
+    int r;
+
+    g_hash_table_remove_all(b->places);
+    g_hash_table_remove_all(b->paths);
+    for (unsigned i = 0; i < b->count; i++) {
+        Name *n = g_new0(Name, 1);
+
+        n->ino = b->busy[i].id;
+        g_hash_table_replace(b->places, &n->ino, n);
+    }
+    r = busy_places(txn, b);
+    for (unsigned i = 0; r == 0 && i < b->count; i++) {
+        const Name *n = g_hash_table_lookup(b->places, &b->busy[i].id);
+        g_autoptr(GString) path = g_string_new(NULL);
+
+        if (n->ino == VJ_INO_ROOT) {
+            g_string_assign(path, "/");
+        } else if (n->name != NULL) {
+            g_string_printf(path, "/%s", n->name);
+            /* Above it damaged records may be in the way. */
+            r = prepend_path(txn, n->parent, path);
+            if (r == -ENOENT || r == -ELOOP || r == -EBADMSG) {
+                g_string_prepend(path, "...");
+                r = 0;
+            }
+        }
+        g_hash_table_replace(b->paths, g_memdup2(&n->ino, sizeof n->ino),
+                             g_strdup(path->str));
+    }
+    return r;
+}
+
+/* Under the lock: they are to be looked for now, by the caller. */
+static bool begin_look(VjFs *fs, const VjFsBusy *busy, unsigned count)
+    VJ_REQUIRES(fs->lock)
+{
+    int64_t now = vj_clock_mono_us();
+    bool is_known = now - fs->busy_us < SHOWN_US;
+
+    for (unsigned i = 0; is_known && i < count; i++) {
+        is_known = g_hash_table_contains(fs->busy_paths, &busy[i].id);
+    }
+    if (fs->busy_us != 0 &&
+        (is_known || now - fs->busy_us < fs->busy_look_us * LOOK_SHARE)) {
+        return false;
+    }
+    fs->busy_us = now;
+    return true;
+}
+
+static void look(VjFs *fs, const VjFsBusy *busy, unsigned count)
+{
+    BusyNames b = {
+        .busy = busy,
+        .count = count,
+        .places = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, name_free),
+        .paths = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free)};
+    int64_t begun_us = vj_clock_mono_us();
+    int r = vj_meta_view(fs->meta, busy_names_body, &b);
+
+    g_hash_table_unref(b.places);
+    vj_mutex_lock(&fs->lock);
+    fs->busy_look_us = vj_clock_mono_us() - begun_us;
+    if (r == 0) {
+        GHashTable *before = fs->busy_paths;
+
+        fs->busy_paths = b.paths;
+        b.paths = before;
+    }
+    vj_mutex_unlock(&fs->lock);
+    g_hash_table_unref(b.paths);
+}
+
+void vj_fs_busy_paths(VjFs *fs, const VjFsBusy *busy, unsigned count,
+                      VjFsBusyVisit *visit, void *opaque)
+{
+    bool begins;
+
+    vj_mutex_lock(&fs->lock);
+    begins = begin_look(fs, busy, count);
+    vj_mutex_unlock(&fs->lock);
+    if (begins) {
+        look(fs, busy, count);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        g_autofree char *path = NULL;
+
+        vj_mutex_lock(&fs->lock);
+        path = g_strdup(g_hash_table_lookup(fs->busy_paths, &busy[i].id));
+        vj_mutex_unlock(&fs->lock);
+        visit(opaque, &busy[i], path == NULL || *path == '\0' ? NULL : path);
+    }
 }

@@ -304,6 +304,85 @@ static void text_conf(VjFs *fs, Page *p)
     }
 }
 
+/* A line of one kind: the buckets that are not empty, by their numbers. */
+static void call_visit(void *opaque, const char *group, const char *kind,
+                       const VjCallSums *sums)
+{
+    g_autoptr(GString) line = g_string_new(NULL);
+    const char *separator = "";
+
+    g_string_printf(line,
+                    "group=%s kind=%s calls=%" G_GUINT64_FORMAT
+                    " failures=%" G_GUINT64_FORMAT " bytes=%" G_GUINT64_FORMAT
+                    " total_ns=%" G_GUINT64_FORMAT " max_ns=%" G_GUINT64_FORMAT
+                    " latencies=",
+                    group, kind, sums->calls, sums->failures, sums->bytes, sums->total_ns,
+                    sums->max_ns);
+    for (unsigned i = 0; i < VJ_LATENCY_BUCKETS; i++) {
+        if (sums->buckets[i] > 0) {
+            g_string_append_printf(line, "%s%u:%" G_GUINT64_FORMAT, separator, i,
+                                   sums->buckets[i]);
+            separator = ",";
+        }
+    }
+    text_line(opaque, line->str);
+}
+
+static void text_calls(VjFs *fs, Page *p)
+{
+    if (fs->requests != NULL) {
+        fs->requests->visit(fs->requests_opaque, call_visit, p);
+    }
+    vj_volume_calls(fs->volume, call_visit, p);
+}
+
+/* Of a path that is longer its end, as that says more; bytes. */
+#define BUSY_PATH_MAX 1000u
+
+static void busy_line(Page *p, const char *of, const VjFsBusy *busy, const char *path)
+{
+    g_autoptr(GString) line = g_string_new(NULL);
+
+    g_string_printf(line,
+                    "of=%s id=%" G_GUINT64_FORMAT " requests=%" G_GUINT64_FORMAT
+                    " over=%" G_GUINT64_FORMAT " bytes=%" G_GUINT64_FORMAT,
+                    of, busy->id, busy->requests, busy->over, busy->bytes);
+    if (path != NULL) {
+        size_t len = strlen(path);
+        bool is_cut = len > BUSY_PATH_MAX;
+
+        g_string_append_printf(line, " path=%s", is_cut ? "..." : "");
+        for (path += is_cut ? len - BUSY_PATH_MAX : 0; *path != '\0'; path++) {
+            bool is_plain = (unsigned char)*path >= ' ' && *path != 0x7f && *path != '\\';
+
+            g_string_append_printf(line, is_plain ? "%c" : "\\x%02x",
+                                   (unsigned char)*path);
+        }
+    }
+    text_line(p, line->str);
+}
+
+static void busy_file_visit(void *opaque, const VjFsBusy *busy, const char *path)
+{
+    busy_line(opaque, "file", busy, path);
+}
+
+static void text_busiest(VjFs *fs, Page *p)
+{
+    g_autofree VjFsBusy *busy = g_new(VjFsBusy, VJ_BUSIEST_MAX);
+    unsigned count;
+
+    if (fs->requests == NULL) {
+        return;
+    }
+    count = fs->requests->busiest_files(fs->requests_opaque, busy);
+    vj_fs_busy_paths(fs, busy, count, busy_file_visit, p);
+    count = fs->requests->busiest_threads(fs->requests_opaque, busy);
+    for (unsigned i = 0; i < count; i++) {
+        busy_line(p, "thread", &busy[i], NULL);
+    }
+}
+
 int vj_fs_tend(VjFs *fs, const VjCaller *who, unsigned what, VjTend *step)
 {
     if (!is_owner(who)) {
@@ -327,15 +406,21 @@ int vj_fs_tend(VjFs *fs, const VjCaller *who, unsigned what, VjTend *step)
     }
 }
 
+static bool is_for_owner(unsigned what)
+{
+    return what == VARJFS_TEXT_STATS || what == VARJFS_TEXT_SCRUB ||
+           what == VARJFS_TEXT_NODES || what == VARJFS_TEXT_CONF ||
+           what == VARJFS_TEXT_CALLS || what == VARJFS_TEXT_BUSIEST ||
+           what == VARJFS_TEXT_STORE;
+}
+
 int vj_fs_text(VjFs *fs, const VjCaller *who, uint64_t ino, unsigned what,
                uint64_t *cursor, char *dst, size_t cap, size_t *len)
 {
     Page p = {.dst = dst, .cap = cap, .from = *cursor, .shows_others = is_owner(who)};
     int r = 0;
 
-    if (!p.shows_others && (what == VARJFS_TEXT_STATS || what == VARJFS_TEXT_SCRUB ||
-                            what == VARJFS_TEXT_NODES || what == VARJFS_TEXT_CONF ||
-                            what == VARJFS_TEXT_STORE)) {
+    if (!p.shows_others && is_for_owner(what)) {
         return -EPERM;
     }
     switch (what) {
@@ -354,6 +439,12 @@ int vj_fs_text(VjFs *fs, const VjCaller *who, uint64_t ino, unsigned what,
         break;
     case VARJFS_TEXT_STATS:
         vj_volume_counters(fs->volume, counter_visit, &p);
+        break;
+    case VARJFS_TEXT_CALLS:
+        text_calls(fs, &p);
+        break;
+    case VARJFS_TEXT_BUSIEST:
+        text_busiest(fs, &p);
         break;
     case VARJFS_TEXT_NODES:
         text_nodes(fs, &p);

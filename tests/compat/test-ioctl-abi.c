@@ -115,7 +115,7 @@ static void numbers(void **state)
     assert_int_equal(VARJFS_TEXT_SCRUB, 5);
     assert_int_equal(VARJFS_TEXT_NODES, 6);
     assert_int_equal(VARJFS_TEXT_CONF, 7);
-    assert_int_equal(VARJFS_TEXT_STORE, 9);
+    assert_int_equal(VARJFS_TEXT_STORE, 10);
     assert_int_equal(VARJFS_TEND_GROW, 5);
     assert_int_equal(VARJFS_NODE_ADD, 1);
     assert_int_equal(VARJFS_NODE_DRAIN, 2);

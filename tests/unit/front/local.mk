@@ -3,6 +3,9 @@
 #   UNIT_TESTS += tests/unit/front/test-thing
 #   tests_unit_front_test_thing_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/front/test-busiest
+tests_unit_front_test_busiest_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/front/test-coherence
 tests_unit_front_test_coherence_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 
