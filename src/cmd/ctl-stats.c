@@ -6,6 +6,7 @@
  * can talk to a newer daemon; the page varjfsctl(1) names each one
  * (tests/mount/varjfsctl.sh).
  */
+#include "cmd/ctl-calls.h"
 #include "cmd/ctl.h"
 
 #include "varjfs/ioctl.h"
@@ -199,10 +200,24 @@ static bool pair_line(void *opaque, char *line)
     return true;
 }
 
+static void print_calls(PairPrinter *p, const GArray *calls)
+{
+    if (p->ctl->format == VJ_CTL_JSON) {
+        printf("%s", p->pairs == 0 ? "{" : ",");
+        p->pairs++;
+        vj_ctl_calls_print_json(calls);
+    } else if (p->ctl->format == VJ_CTL_PROMETHEUS) {
+        vj_ctl_calls_print_prometheus(calls, p->labels);
+    } else {
+        vj_ctl_calls_print_text(calls);
+    }
+}
+
 int vj_ctl_show_pairs(const VjCtl *ctl, const char *path, uint32_t what)
 {
     VJ_AUTO_FD fd = vj_ctl_open(ctl, path, O_RDONLY);
     g_autofree char *labels = NULL;
+    g_autoptr(GArray) calls = NULL;
     PairPrinter printer = {.ctl = ctl};
 
     if (fd < 0) {
@@ -215,8 +230,18 @@ int vj_ctl_show_pairs(const VjCtl *ctl, const char *path, uint32_t what)
         }
         printer.labels = labels;
     }
+    /* Before anything is printed: it may fail. */
+    if (what == VARJFS_TEXT_STATS) {
+        calls = vj_ctl_calls(ctl, path, fd);
+        if (calls == NULL) {
+            return EXIT_FAILURE;
+        }
+    }
     if (!vj_ctl_text(ctl, path, fd, what, pair_line, &printer)) {
         return EXIT_FAILURE;
+    }
+    if (calls != NULL) {
+        print_calls(&printer, calls);
     }
     if (ctl->format == VJ_CTL_JSON) {
         printf("%s\n", printer.pairs == 0 ? "{}" : "\n}");

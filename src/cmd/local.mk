@@ -23,6 +23,8 @@ varjfs_LDADD = $(LDADD_cmd)
 
 # With librwrite's code inside: it runs before and after the library is installed.
 varjfsctl_SOURCES = $(rwrite_sources) \
+	src/cmd/ctl-calls.c \
+	src/cmd/ctl-calls.h \
 	src/cmd/ctl-client.c \
 	src/cmd/ctl-config.c \
 	src/cmd/ctl-edit.c \

@@ -39,6 +39,7 @@ MOUNT_TESTS += \
 	tests/mount/posix-suite.sh \
 	tests/mount/redo-log.sh \
 	tests/mount/round-trips.sh \
+	tests/mount/request-counts.sh \
 	tests/mount/rwrite.sh \
 	tests/mount/safety.sh \
 	tests/mount/scrub-resume.sh \

@@ -124,7 +124,15 @@ is "stats: objects were put" "$(json "$T/json" 'd["objects_put"] > 200')" True
 varjfsctl stats --prometheus . >"$T/prometheus"
 # shellcheck disable=SC2154 # tap.sh sets srcdir
 is "Prometheus: what its text format allows, and all counters" \
-    "$(python3 "$srcdir/tests/mount/exposition.py" "$T/prometheus" "$(json "$T/json" 'len(d)')")" ""
+    "$(python3 "$srcdir/tests/mount/exposition.py" "$T/prometheus" "$(json "$T/json" 'len([k for k in d if type(d[k]) is int])')")" ""
+is "Prometheus: as many requests as JSON has" \
+    "$(grep -c '^varjfs_calls_total{.*,group="request",' "$T/prometheus")" \
+    "$(json "$T/json" 'len([k for k in d["request"] if d["request"][k]["calls"] > 0])')"
+is "stats: text and JSON have the same reads" \
+    "$(varjfsctl stats . | awk '$1 == "read" { print $2, $4 }')" \
+    "$(json "$T/json" '"%d %d" % (d["request"]["read"]["calls"], d["request"]["read"]["bytes"])')"
+is "stats: percentiles are in order" "$(json "$T/json" \
+    'all(r["p50_ns"] <= r["p99_ns"] <= r["max_ns"] for g in ("request", "store", "meta") for r in d[g].values())')" True
 is "the volume is named" "$(sed -n 's/^uuid = //p' "$SOURCE/varjfs.conf")" \
     "$(sed -n 's/.*{volume="\([^"]*\)".*/\1/p' "$T/prometheus" | sort -u)"
 is "varjfsctl(1) names each counter" \
