@@ -39,6 +39,14 @@ static const VjCmdSwitch stats_switches[] = {
     {0},
 };
 
+static const VjCmdSwitch top_switches[] = {
+    {.word = "count", .value = "N", .help = "end after so many intervals"},
+    {.word = "interval",
+     .value = "SECONDS",
+     .help = "how long one is, 0.1 to 3600 (default: 1)"},
+    {0},
+};
+
 static const VjCmdSwitch recode_switches[] = {
     {.letter = 'r', .word = "recursive", .help = "what is in directories too"},
     {.word = "json", .help = "print JSON"},
@@ -181,6 +189,15 @@ static const Subcommand subcommands[] = {
      1,
      1,
      vj_ctl_stats},
+    {{.name = "varjfsctl top",
+      .operands = "[--count=N] [--interval=SECONDS] MOUNT",
+      .summary =
+          "Shows live which requests a file system gets and how long they take, its\n"
+          "busiest files, and the processes that cause most.",
+      .switches = top_switches},
+     1,
+     1,
+     vj_ctl_top},
     {{.name = "varjfsctl recode",
       .operands = "[-r] [--json] FILE...",
       .summary =
@@ -321,6 +338,19 @@ static void print_help(void)
 
 /* ---- one subcommand ---------------------------------------------------------------- */
 
+/* "2", "0.5" */
+static bool read_interval(const char *text, uint64_t *out_ms)
+{
+    char *end;
+    double seconds = g_ascii_strtod(text, &end);
+
+    if (end == text || *end != '\0' || !(seconds >= 0.1 && seconds <= 3600)) {
+        return false;
+    }
+    *out_ms = (uint64_t)(seconds * 1000 + 0.5);
+    return true;
+}
+
 static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
                        GError **error)
 {
@@ -354,6 +384,17 @@ static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
         return g_ascii_string_to_unsigned(value, 10, 0, MAX_TIME_S, &ctl->max_time_s,
                                           NULL) ||
                vj_error_set(error, EINVAL, "--max-time: \"%s\" is no number of seconds",
+                            value);
+    }
+    if (strcmp(s->word, "count") == 0) {
+        return g_ascii_string_to_unsigned(value, 10, 1, MANY, &ctl->count, NULL) ||
+               vj_error_set(error, EINVAL, "--count: \"%s\" is no number from 1 to %d",
+                            value, MANY);
+    }
+    if (strcmp(s->word, "interval") == 0) {
+        return read_interval(value, &ctl->interval_ms) ||
+               vj_error_set(error, EINVAL,
+                            "--interval: \"%s\" is no number of seconds, 0.1 to 3600",
                             value);
     }
     if (strcmp(s->word, "weight") == 0) {

@@ -33,6 +33,8 @@ typedef struct VjCtl {
     uint64_t days;             /* that one is good for; 0: the default */
     uint64_t weight;           /* of a node; 0: not said, which is 1 */
     bool is_forced;
+    uint64_t count;        /* of intervals; 0: no end */
+    uint64_t interval_ms;  /* 0: not said */
     const char *volume;    /* of a daemon's address; NULL: not said */
     const char *transform; /* of a new object; NULL: the volume's */
     char **operands;       /* ends with NULL; as many as the table of ctl.c allows */
@@ -47,6 +49,7 @@ int vj_ctl_status(const VjCtl *ctl);
 int vj_ctl_map(const VjCtl *ctl);
 int vj_ctl_df(const VjCtl *ctl);
 int vj_ctl_stats(const VjCtl *ctl);
+int vj_ctl_top(const VjCtl *ctl);
 int vj_ctl_insert(const VjCtl *ctl);
 int vj_ctl_delete(const VjCtl *ctl);
 int vj_ctl_replace(const VjCtl *ctl);

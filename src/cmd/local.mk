@@ -39,6 +39,7 @@ varjfsctl_SOURCES = $(rwrite_sources) \
 	src/cmd/ctl-stats.c \
 	src/cmd/ctl-store.c \
 	src/cmd/ctl-tend.c \
+	src/cmd/ctl-top.c \
 	src/cmd/ctl.c \
 	src/cmd/ctl.h
 varjfsctl_LDADD = src/cmd/libvj-cmd.la $(LDADD_node) lib/client/libvj-client.la

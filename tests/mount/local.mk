@@ -47,6 +47,7 @@ MOUNT_TESTS += \
 	tests/mount/space-tools.sh \
 	tests/mount/store-timeout.sh \
 	tests/mount/superblock.sh \
+	tests/mount/top.sh \
 	tests/mount/transform-read.sh \
 	tests/mount/transform.sh \
 	tests/mount/two-calls.sh \
