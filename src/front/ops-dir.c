@@ -26,7 +26,7 @@ void vj_front_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, ENOSYS); /* from now on it does not ask */
         return;
     }
-    fi->cache_readdir = !f->is_shared;
+    fi->cache_readdir = fi->keep_cache = !f->is_shared;
     fuse_reply_open(req, fi);
 }
 

@@ -54,7 +54,8 @@ MOUNT_TESTS += \
 	tests/mount/user.sh \
 	tests/mount/varjfsctl.sh \
 	tests/mount/volume-elsewhere.sh \
-	tests/mount/volume-file.sh
+	tests/mount/volume-file.sh \
+	tests/mount/warm-trees.sh
 
 TEST_HELPERS += tests/mount/edit-atomic
 tests_mount_edit_atomic_SOURCES = $(rwrite_sources) tests/mount/edit-atomic.c
