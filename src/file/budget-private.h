@@ -6,8 +6,8 @@
  * in the store.  Charges follow the memory itself (VjMem, tree nodes); a writer asks
  * before it allocates, and waits while others' bytes are being written back.
  *
- * Blocks of a stream are kept for the next write, within the same limit, until nothing
- * was written for a while: to have fresh pages cleared by the kernel costs more than to
+ * Blocks of a stream are kept for the next write, within the same limit, until none was
+ * taken for a while: to have fresh pages cleared by the kernel costs more than to
  * fill them.  They come from slabs (slab-private.h).  The first slab has small pages:
  * each request thread has a block, of which most requests touch little.
  *
@@ -29,7 +29,9 @@ typedef struct VjBudget {
     uint64_t used_bytes;
     uint64_t spare_bytes; /* in blocks that are kept; read without the lock too */
     struct VjSpareBlock *spare;
-    GPtrArray *slabs; /* VjSlab */
+    bool was_taken;       /* a block, since the last look */
+    unsigned looks_since; /* when none was, since then */
+    GPtrArray *slabs;     /* VjSlab */
     int failing;      /* -errno while write-back keeps failing, else 0 */
 } VjBudget;
 
@@ -57,8 +59,12 @@ void *vj_budget_take_block(VjBudget *b);
 /* Takes such a block, no longer charged: keeps or frees it. */
 void vj_budget_give_block(VjBudget *b, void *block);
 bool vj_budget_has_blocks(VjBudget *b);
-/* Nothing is being written: frees the blocks. */
+/* Frees the blocks. */
 void vj_budget_trim(VjBudget *b);
+/* To be called once a second: frees the blocks when none was taken between
+ * VJ_BUDGET_LOOKS calls and more.  Small writes, which take none, do not keep them. */
+#define VJ_BUDGET_LOOKS 5u
+void vj_budget_look(VjBudget *b);
 /* Write-back failed (@error -errno) or succeeded (0). */
 void vj_budget_set_failing(VjBudget *b, int error);
 uint64_t vj_budget_used(VjBudget *b);

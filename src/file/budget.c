@@ -198,13 +198,12 @@ void vj_budget_release(VjBudget *b, size_t bytes)
 
 void *vj_budget_take_block(VjBudget *b)
 {
-    VjSpareBlock *block = NULL;
+    VjSpareBlock *block;
 
-    if (vj_budget_has_blocks(b)) {
-        vj_mutex_lock(&b->lock);
-        block = pop_locked(b);
-        vj_mutex_unlock(&b->lock);
-    }
+    vj_mutex_lock(&b->lock);
+    b->was_taken = true;
+    block = pop_locked(b);
+    vj_mutex_unlock(&b->lock);
     return block != NULL ? block : new_block(b);
 }
 
@@ -243,6 +242,20 @@ void vj_budget_trim(VjBudget *b)
     set_spare(b, 0);
     vj_mutex_unlock(&b->lock);
     blocks_free(b, blocks);
+}
+
+void vj_budget_look(VjBudget *b)
+{
+    bool trims;
+
+    vj_mutex_lock(&b->lock);
+    b->looks_since = b->was_taken ? 0 : MIN(b->looks_since + 1, VJ_BUDGET_LOOKS);
+    b->was_taken = false;
+    trims = b->looks_since == VJ_BUDGET_LOOKS;
+    vj_mutex_unlock(&b->lock);
+    if (trims) {
+        vj_budget_trim(b);
+    }
 }
 
 void vj_budget_set_failing(VjBudget *b, int error)

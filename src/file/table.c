@@ -143,9 +143,9 @@ bool vj_file_table_has_blocks(VjFileTable *table)
     return vj_budget_has_blocks(&table->dirty);
 }
 
-void vj_file_table_trim(VjFileTable *table)
+void vj_file_table_look(VjFileTable *table)
 {
-    vj_budget_trim(&table->dirty);
+    vj_budget_look(&table->dirty);
 }
 
 void vj_file_table_counters(VjFileTable *table, VjFileCounters *out)

@@ -100,9 +100,10 @@ uint64_t vj_file_table_reserved(VjFileTable *table);
 #define VJ_SPACE_MARGIN (8 * VJ_MIB)
 /* Memory that changes take, bytes. */
 uint64_t vj_file_table_dirty(VjFileTable *table);
-/* Blocks that are kept for the next write: are there any, and give them back. */
+/* Blocks that are kept for the next write: are there any; and, once a second, give them
+ * back if none was used for some seconds. */
 bool vj_file_table_has_blocks(VjFileTable *table);
-void vj_file_table_trim(VjFileTable *table);
+void vj_file_table_look(VjFileTable *table);
 
 /* Since open. */
 typedef struct VjFileCounters {

@@ -230,8 +230,6 @@ static void watch_locked(VjFlusher *x, int64_t until_us) VJ_REQUIRES(x->lock)
 /* Gives freed memory back when it is time to.  Under lock, which it leaves meanwhile. */
 static void trim_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
 {
-    bool idle = first_locked(x) == NULL;
-
     if (x->trimming || x->trim_us == 0 || vj_clock_mono_us() < x->trim_us) {
         return;
     }
@@ -239,9 +237,7 @@ static void trim_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
     x->trim_us = 0;
     g_atomic_int_set(&x->trim_wanted, 0);
     vj_mutex_unlock(&x->lock);
-    if (idle) {
-        vj_file_table_trim(x->files);
-    }
+    vj_file_table_look(x->files);
     (void)vj_memory_give_back(x->memory, SPARE_BYTES);
     vj_mutex_lock(&x->lock);
     x->trimming = false;

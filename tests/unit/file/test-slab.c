@@ -92,6 +92,43 @@ static void a_budget_keeps_blocks_and_gives_them_back(void **state)
     vj_budget_clear(&b);
 }
 
+/* Looks, some of them while blocks are used: a stream has them as long as it goes on. */
+static void blocks_stay_while_some_are_taken(void **state)
+{
+    void *blocks[VJ_SLAB_BLOCKS], *other;
+    VjBudget b;
+
+    (void)state;
+    if (VJ_IS_SANITIZED) {
+        skip(); /* none are kept */
+    }
+    vj_budget_init(&b, LIMIT, NULL, NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(blocks); i++) {
+        blocks[i] = vj_budget_take_block(&b);
+    }
+    other = blocks[0];
+    for (size_t i = 1; i < G_N_ELEMENTS(blocks); i++) {
+        vj_budget_give_block(&b, blocks[i]);
+    }
+    for (unsigned i = 0; i < 3 * VJ_BUDGET_LOOKS; i++) {
+        vj_budget_give_block(&b, other);
+        other = vj_budget_take_block(&b);
+        vj_budget_look(&b);
+        assert_true(vj_budget_has_blocks(&b));
+    }
+    for (unsigned i = 1; i < VJ_BUDGET_LOOKS; i++) {
+        vj_budget_look(&b);
+        assert_true(vj_budget_has_blocks(&b));
+    }
+    vj_budget_look(&b);
+    assert_false(vj_budget_has_blocks(&b));
+    vj_budget_give_block(&b, other);
+    assert_true(vj_budget_has_blocks(&b)); /* until the next look */
+    vj_budget_look(&b);
+    assert_false(vj_budget_has_blocks(&b));
+    vj_budget_clear(&b);
+}
+
 /* Memory that is charged otherwise takes the place of blocks that are kept. */
 static void charges_free_kept_blocks(void **state)
 {
@@ -116,6 +153,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(blocks_stand_side_by_side),
     cmocka_unit_test(what_was_given_back_has_no_pages),
     cmocka_unit_test(a_budget_keeps_blocks_and_gives_them_back),
+    cmocka_unit_test(blocks_stay_while_some_are_taken),
     cmocka_unit_test(charges_free_kept_blocks),
 };
 
