@@ -20,9 +20,11 @@
 /* One replace that is a single visible and crash-atomic step, bytes. */
 #define VJ_FILE_EDIT_MAX ((size_t)8 << 20)
 /* Contents up to this length live in VJ_SPACE_INLINE, bytes: a page of memory, and what
- * programs like to write at once.  Records of more than VJ_META_VALUE_CHEAP take a second
- * page of the engine as it is, and two pages would have room for 8144 bytes. */
+ * programs like to write at once. */
 #define VJ_FILE_INLINE_MAX 4096u
+/* What does not go into one page of the engine there, with head and checksum, stands in
+ * the record of the inode: a record of more than VJ_META_VALUE_CHEAP takes two pages. */
+#define VJ_FILE_INLINE_REST_MAX 48u
 /* A write transaction drops at most so many map entries; the rest is an orphan's. */
 #define VJ_FILE_DROP_BATCH 250u
 
@@ -33,7 +35,7 @@
 /* Where the committed content of an inode is. */
 typedef enum VjContent {
     VJ_CONTENT_EMPTY = 0,  /* size 0 or one hole of size bytes */
-    VJ_CONTENT_INLINE = 1, /* the value of VJ_SPACE_INLINE */
+    VJ_CONTENT_INLINE = 1, /* the value of VJ_SPACE_INLINE, and inline_rest */
     VJ_CONTENT_MAP = 2,    /* the tree at root */
 } VjContent;
 
@@ -94,6 +96,9 @@ typedef struct VjInode {
     uint64_t size;         /* bytes */
     uint64_t stored_bytes; /* for st_blocks */
     VjContent content;
+    /* content INLINE: the last bytes of what is stored, under the transformation */
+    uint8_t inline_rest_bytes;
+    uint8_t inline_rest[VJ_FILE_INLINE_REST_MAX];
     uint64_t map_version; /* grows with every commit of content */
     VjMapRoot root;
     /* in memory alone: vj_file_getattr sets it when changes wait for write-back */

@@ -3,8 +3,10 @@
  * inode-format.h - bytes of inode, inline and orphan records, and of the inode counter
  *
  * Integers are little-endian.  Keys are big-endian, so that they sort by number:
- *   VJ_SPACE_INODE   ino (8)
- *   VJ_SPACE_INLINE  ino (8): VjInlineHead, the bytes, checksum (8) of all before it
+ *   VJ_SPACE_INODE   ino (8): VjInodeDisk, with the rest of an inline content before its
+ *                    checksum
+ *   VJ_SPACE_INLINE  ino (8): VjInlineHead, the bytes but the rest, checksum (8) of all
+ *                    before it
  *   VJ_SPACE_FRAGMENT  ino (8), number (4): VjFragmentHead, the bytes, checksum (8); the
  *                    number is above 0 and no other fragment of the inode has it
  *   VJ_SPACE_ORPHAN  ino (8), node (4): node 0 is a whole inode, else a cut-off subtree
@@ -63,13 +65,15 @@ typedef struct VjInodeDisk {
     uint64_t stored_bytes;
     uint64_t map_version;
     uint32_t root_next_node;
-    uint8_t safety;      /* VjSafety */
-    uint8_t reserved[3]; /* 0 */
+    uint8_t safety; /* VjSafety */
+    uint8_t inline_rest_bytes;
+    uint8_t reserved[2]; /* 0 */
     uint64_t root_bytes;
+    /* The rest of an inline content stands here. */
     uint64_t checksum; /* vj_checksum64 of the bytes before */
 } VjInodeDisk;
 
-_Static_assert(sizeof(VjInodeDisk) == 192, "inode records have a fixed size");
+_Static_assert(sizeof(VjInodeDisk) == 192, "inode record layout");
 _Static_assert(offsetof(VjInodeDisk, atime_sec) == 48, "inode record layout");
 _Static_assert(offsetof(VjInodeDisk, size) == 144, "inode record layout");
 _Static_assert(offsetof(VjInodeDisk, safety) == 172, "inode record layout");

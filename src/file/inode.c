@@ -13,6 +13,8 @@
 
 /* Cookies are offsets of the C library, which are signed. */
 #define COOKIE_MAX ((uint64_t)INT64_MAX)
+#define FIXED_BYTES offsetof(VjInodeDisk, checksum)
+#define BYTES_MAX (sizeof(VjInodeDisk) + VJ_FILE_INLINE_REST_MAX)
 #define NEXT_INO_KEY vj_slice(VJ_NEXT_INO_KEY, strlen(VJ_NEXT_INO_KEY))
 
 VjSlice vj_ino_key(uint64_t ino, uint8_t bytes[VJ_INO_KEY_BYTES])
@@ -52,6 +54,10 @@ static bool content_is_sane(const VjInodeDisk *d)
                             .bytes = GUINT64_FROM_LE(d->root_bytes),
                             .stored_bytes = GUINT64_FROM_LE(d->stored_bytes)};
 
+    if (d->inline_rest_bytes > VJ_FILE_INLINE_REST_MAX ||
+        (d->inline_rest_bytes > 0 && d->content != VJ_CONTENT_INLINE)) {
+        return false;
+    }
     if (d->content != VJ_CONTENT_MAP) {
         return root.node == 0 && root.height == 0 && root.bytes == 0;
     }
@@ -96,15 +102,16 @@ static bool disk_is_sane(const VjInodeDisk *d, uint64_t ino)
 
 int vj_inode_decode(VjSlice value, uint64_t ino, VjInode *out)
 {
+    const uint8_t *bytes = value.data;
     VjInodeDisk d;
 
-    if (value.len != sizeof d) {
+    if (value.len < sizeof d || value.len > BYTES_MAX) {
         return -EBADMSG;
     }
-    memcpy(&d, value.data, sizeof d);
-    if (vj_checksum64(&d, offsetof(VjInodeDisk, checksum)) !=
-            GUINT64_FROM_LE(d.checksum) ||
-        !disk_is_sane(&d, ino)) {
+    memcpy(&d, bytes, FIXED_BYTES);
+    if (vj_checksum64(bytes, value.len - sizeof d.checksum) !=
+            vj_le64_get(bytes + value.len - sizeof d.checksum) ||
+        !disk_is_sane(&d, ino) || value.len != sizeof d + d.inline_rest_bytes) {
         return -EBADMSG;
     }
     *out = (VjInode){
@@ -135,6 +142,7 @@ int vj_inode_decode(VjSlice value, uint64_t ino, VjInode *out)
         .size = GUINT64_FROM_LE(d.size),
         .stored_bytes = GUINT64_FROM_LE(d.stored_bytes),
         .content = (VjContent)d.content,
+        .inline_rest_bytes = d.inline_rest_bytes,
         .map_version = GUINT64_FROM_LE(d.map_version),
         .root = {.node = GUINT32_FROM_LE(d.root_node),
                  .next_node = GUINT32_FROM_LE(d.root_next_node),
@@ -145,12 +153,14 @@ int vj_inode_decode(VjSlice value, uint64_t ino, VjInode *out)
     if (out->content != VJ_CONTENT_MAP) {
         out->root.stored_bytes = 0;
     }
+    memcpy(out->inline_rest, bytes + FIXED_BYTES, d.inline_rest_bytes);
     return 0;
 }
 
-static void inode_encode(const VjInode *inode, VjInodeDisk *d)
+static VjSlice inode_encode(const VjInode *inode, uint8_t bytes[BYTES_MAX])
 {
-    *d = (VjInodeDisk){
+    const bool is_inline = inode->content == VJ_CONTENT_INLINE;
+    const VjInodeDisk d = {
         .magic = GUINT32_TO_LE(VJ_INODE_MAGIC),
         .content = (uint8_t)inode->content,
         .height = inode->root.height,
@@ -187,9 +197,17 @@ static void inode_encode(const VjInode *inode, VjInodeDisk *d)
         .map_version = GUINT64_TO_LE(inode->map_version),
         .root_next_node = GUINT32_TO_LE(inode->root.next_node),
         .safety = (uint8_t)inode->safety,
+        .inline_rest_bytes = is_inline ? inode->inline_rest_bytes : 0,
         .root_bytes = GUINT64_TO_LE(inode->root.bytes),
     };
-    d->checksum = GUINT64_TO_LE(vj_checksum64(d, offsetof(VjInodeDisk, checksum)));
+    VjWriter w = vj_writer(bytes, BYTES_MAX);
+
+    g_assert(inode->inline_rest_bytes <= VJ_FILE_INLINE_REST_MAX);
+    vj_write_bytes(&w, &d, FIXED_BYTES);
+    vj_write_bytes(&w, inode->inline_rest, d.inline_rest_bytes);
+    vj_write_u64(&w, vj_checksum64(bytes, w.used));
+    g_assert(!w.bad);
+    return vj_slice(bytes, w.used);
 }
 
 int vj_inode_get(VjTxn *txn, uint64_t ino, VjInode *out)
@@ -210,17 +228,15 @@ int vj_inode_get(VjTxn *txn, uint64_t ino, VjInode *out)
 
 int vj_inode_put(VjTxn *txn, const VjInode *inode)
 {
-    uint8_t key[8];
-    VjInodeDisk d;
+    uint8_t key[8], bytes[BYTES_MAX];
 
     g_assert(inode->ino != 0 && inode->size <= VJ_MAP_BYTES_MAX);
     g_assert(flags_are_sane(inode->flags, inode->mode));
     g_assert(inode->safety == VJ_SAFETY_NONE || (inode->flags & VJ_INODE_SAFETY));
     g_assert((inode->content == VJ_CONTENT_MAP) == (inode->root.node != 0));
     g_assert(inode->content != VJ_CONTENT_MAP || inode->root.bytes == inode->size);
-    inode_encode(inode, &d);
     return vj_txn_put(txn, VJ_SPACE_INODE, vj_ino_key(inode->ino, key),
-                      vj_slice(&d, sizeof d));
+                      inode_encode(inode, bytes));
 }
 
 int vj_inode_del(VjTxn *txn, uint64_t ino)

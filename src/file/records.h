@@ -33,18 +33,22 @@ int vj_inode_decode(VjSlice value, uint64_t ino, VjInode *out) G_GNUC_WARN_UNUSE
  * wanted. */
 int vj_inline_get(VjTxn *txn, const VjInode *inode, void *dst, size_t cap,
                   uint64_t *stored_bytes) G_GNUC_WARN_UNUSED_RESULT;
-/* A record, made before its transaction: encoding takes time. */
+/* A record, and what does not go into it: made before the transaction, as encoding takes
+ * time. */
 typedef struct VjInlineRecord {
     uint64_t stored_bytes;
     size_t len;
-    uint8_t bytes[24 + VJ_FILE_INLINE_MAX + 8];
+    uint8_t bytes[VJ_META_VALUE_CHEAP];
+    uint8_t rest_bytes;
+    uint8_t rest[VJ_FILE_INLINE_REST_MAX];
 } VjInlineRecord;
 void vj_inline_make(uint64_t ino, const VjTransform *want, const void *src, size_t len,
                     VjInlineRecord *out);
-int vj_inline_put(VjTxn *txn, uint64_t ino,
+/* Sets content, stored bytes and rest of @inode, which the caller then puts. */
+int vj_inline_put(VjTxn *txn, VjInode *inode,
                   const VjInlineRecord *record) G_GNUC_WARN_UNUSED_RESULT;
-/* *is_same: that very record is there. */
-int vj_inline_is(VjTxn *txn, uint64_t ino, const VjInlineRecord *record,
+/* *is_same: that very record and rest are there. */
+int vj_inline_is(VjTxn *txn, const VjInode *inode, const VjInlineRecord *record,
                  bool *is_same) G_GNUC_WARN_UNUSED_RESULT;
 int vj_inline_del(VjTxn *txn, uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -374,7 +374,7 @@ static int commit_body(VjTxn *txn, void *opaque)
                                          : drop_map(w, txn, &inode);
     }
     if (r == 0 && w->content == VJ_CONTENT_INLINE) {
-        r = vj_inline_put(txn, w->ino, &w->inline_record);
+        r = vj_inline_put(txn, &inode, &w->inline_record);
     }
     if (r < 0) {
         return r;
@@ -676,7 +676,7 @@ static int inline_is_body(VjTxn *txn, void *opaque)
     InlineIs *i = opaque;
 
     i->is_same = false;
-    return vj_inline_is(txn, i->w->ino, &i->w->inline_record, &i->is_same);
+    return vj_inline_is(txn, &i->w->before, &i->w->inline_record, &i->is_same);
 }
 
 /* Leaves no inline record when it would be what is there. */

@@ -104,6 +104,7 @@ typedef enum InlineState {
     INLINE_GOOD,
     INLINE_LOST,
     INLINE_SIZE,
+    INLINE_NO_REST, /* it was lost with the record of the inode; the content is plain */
     INLINE_FOREIGN
 } InlineState;
 
@@ -112,12 +113,13 @@ typedef struct InlineLook {
     const VjInode *inode;
     InlineState state;
     uint64_t size, stored_bytes; /* as the record itself says; else as the inode does */
+    uint8_t rest_bytes;          /* of the inode's, those that belong to the record */
 } InlineLook;
 
 static int look_at_inline_body(VjTxn *txn, void *opaque)
 {
     InlineLook *l = opaque;
-    const VjInode *inode = l->inode;
+    VjInode with_rest = *l->inode, *inode = &with_rest;
     uint8_t bytes[VJ_FILE_INLINE_MAX], key[8];
     VjInlineHead head;
     VjSlice value;
@@ -126,6 +128,7 @@ static int look_at_inline_body(VjTxn *txn, void *opaque)
     l->state = INLINE_LOST;
     l->size = inode->size;
     l->stored_bytes = inode->stored_bytes;
+    l->rest_bytes = inode->inline_rest_bytes;
     if (rc < 0) {
         return rc == -ENOENT ? 0 : rc;
     }
@@ -137,9 +140,17 @@ static int look_at_inline_body(VjTxn *txn, void *opaque)
         GUINT64_FROM_LE(head.ino) != inode->ino) {
         return 0;
     }
+    if (value.len < VJ_META_VALUE_CHEAP) { /* nothing was left over */
+        l->rest_bytes = inode->inline_rest_bytes = 0;
+    }
     l->size = GUINT16_FROM_LE(head.plain_bytes);
     if (l->size > 0 && l->size <= VJ_FILE_INLINE_MAX && l->size != inode->size) {
         l->state = INLINE_SIZE;
+        return 0;
+    }
+    if (inode->inline_rest_bytes == 0 && value.len == VJ_META_VALUE_CHEAP &&
+        head.codec == 0 && l->size > VJ_FILE_INLINE_MAX - VJ_FILE_INLINE_REST_MAX) {
+        l->state = INLINE_NO_REST;
         return 0;
     }
     rc = vj_inline_get(txn, inode, bytes, sizeof bytes, &l->stored_bytes);
@@ -153,10 +164,46 @@ static int look_at_inline(VjRepair *r, const VjInode *inode, InlineLook *out)
     return vj_meta_view(r->meta, look_at_inline_body, out);
 }
 
+/* What the record has becomes all of the content. */
+static int cut_inline_body(VjTxn *txn, void *opaque)
+{
+    VjInode *inode = opaque;
+    VjInlineRecord record;
+    uint8_t key[8];
+    VjSlice value;
+    int rc = vj_txn_get(txn, VJ_SPACE_INLINE, vj_ino_key(inode->ino, key), &value);
+
+    if (rc < 0) {
+        return rc;
+    }
+    inode->size = VJ_FILE_INLINE_MAX - VJ_FILE_INLINE_REST_MAX;
+    g_assert(value.len == inode->size + sizeof(VjInlineHead) + VJ_INLINE_CHECKSUM_BYTES);
+    vj_inline_make(inode->ino, NULL, (const uint8_t *)value.data + sizeof(VjInlineHead),
+                   inode->size, &record);
+    rc = vj_inline_put(txn, inode, &record);
+    return rc < 0 ? rc : vj_inode_put(txn, inode);
+}
+
+static int cut_inline(VjRepair *r, VjInode *inode)
+{
+    uint64_t size = inode->size;
+    int rc = vj_meta_run(r->meta, VJ_RUN_RELEASE, cut_inline_body, inode);
+
+    if (rc == 0) {
+        vj_repair_say(r, "inode %" PRIu64 ": its last %" PRIu64 " bytes are lost",
+                      inode->ino, size - inode->size);
+    }
+    return rc;
+}
+
 static int repair_inline(VjRepair *r, VjInode *inode)
 {
     InlineLook look;
     int rc = look_at_inline(r, inode, &look);
+
+    if (rc == 0 && look.state == INLINE_NO_REST) {
+        return cut_inline(r, inode);
+    }
 
     if (rc == 0 && look.state == INLINE_LOST) {
         rc = lose_inline(r, inode);
@@ -164,6 +211,7 @@ static int repair_inline(VjRepair *r, VjInode *inode)
     }
     if (rc == 0 && look.state == INLINE_SIZE) {
         inode->size = look.size; /* its stored bytes are looked at in the next round */
+        inode->inline_rest_bytes = look.rest_bytes;
         rc = vj_repair_put_inode(r, inode);
         if (rc == 0) {
             vj_repair_say(
@@ -171,8 +219,10 @@ static int repair_inline(VjRepair *r, VjInode *inode)
                 inode->ino, look.size);
         }
     } else if (rc == 0 && look.state == INLINE_GOOD &&
-               look.stored_bytes != inode->stored_bytes) {
+               (look.stored_bytes != inode->stored_bytes ||
+                look.rest_bytes != inode->inline_rest_bytes)) {
         inode->stored_bytes = look.stored_bytes;
+        inode->inline_rest_bytes = look.rest_bytes;
         rc = vj_repair_put_inode(r, inode);
         if (rc == 0) {
             vj_repair_say(r, "inode %" PRIu64 ": its stored bytes were counted anew",
@@ -204,11 +254,10 @@ static int evict_body(VjTxn *txn, void *opaque)
     }
     if (rc == 0) {
         vj_inline_make(file.ino, NULL, bytes, inode->size, &record);
-        rc = vj_inline_put(txn, file.ino, &record);
+        rc = vj_inline_put(txn, &file, &record);
     }
     if (rc == 0) {
-        file.content = VJ_CONTENT_INLINE;
-        file.size = file.stored_bytes = inode->size;
+        file.size = inode->size;
         rc = vj_inode_put(txn, &file);
     }
     if (rc == 0 || is_lost) {
@@ -278,6 +327,7 @@ static int evict_inline(VjRepair *r, const VjInode *inode)
     if (look.state == INLINE_SIZE) {
         as_stored.size = look.size; /* the record knows better */
     }
+    as_stored.inline_rest_bytes = look.rest_bytes;
     return vj_meta_run(r->meta, VJ_RUN_RELEASE, evict_body, &as_stored);
 }
 

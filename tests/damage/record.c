@@ -94,6 +94,20 @@ static uint64_t thing_named(const Tree *t, uint64_t dir, const char *name, size_
     return 0;
 }
 
+/* Those whose last bytes stand in the record of the inode. */
+static uint64_t with_rest(const Tree *t, uint64_t bits)
+{
+    for (guint i = 0; i < t->things->len; i++) {
+        size_t len = g_array_index(t->things, Thing, i).len;
+
+        if (len <= VJ_FILE_INLINE_MAX - VJ_FILE_INLINE_REST_MAX ||
+            len > VJ_FILE_INLINE_MAX) {
+            bits &= ~((uint64_t)1 << i);
+        }
+    }
+    return bits;
+}
+
 static void hit_inode(const Tree *t, Hit *h, uint64_t ino)
 {
     uint64_t own = things_of(t, ino);
@@ -104,6 +118,7 @@ static void hit_inode(const Tree *t, Hit *h, uint64_t ino)
     h->is_dir_root = h->is_dir_root || ino == VJ_INO_ROOT;
     if (!h->is_mended) {
         h->records |= own;
+        h->contents |= with_rest(t, own);
     }
     if (h->hostile) {
         h->contents |= things_below(t, ino);

@@ -45,6 +45,7 @@ static const Plan plans[] = {
     {"/big", S_IFREG, 150000, RANDOM, "64K", NULL},
     {"/blocks", S_IFREG, 250000, TEXT, "256K", "rle"},
     {"/small", S_IFREG, 100, RANDOM, NULL, NULL},
+    {"/page", S_IFREG, 4096, RANDOM, NULL, NULL}, /* its end is in the inode's record */
     {"/d/letters", S_IFREG, 500, LETTERS, NULL, "rle"},
     {"/empty", S_IFREG, 0, RANDOM, NULL, NULL},
     {"/mixed", S_IFREG, 6000, RANDOM, NULL, NULL},

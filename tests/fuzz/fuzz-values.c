@@ -57,6 +57,10 @@ static void try_inline(VjTxn *txn, const Input *in)
 
     g_assert(r == 0 || r == -EBADMSG || r == -EOPNOTSUPP);
     g_assert(r != 0 || (in->size <= cap && stored <= in->size));
+    inode.inline_rest_bytes = (uint8_t)(in->from % (VJ_FILE_INLINE_REST_MAX + 1));
+    r = vj_inline_get(txn, &inode, dst, cap, &stored);
+    g_assert(r == 0 || r == -EBADMSG || r == -EOPNOTSUPP);
+    g_assert(r != 0 || (in->size <= cap && stored <= in->size));
     inode.ino++;
     r = vj_inline_get(txn, &inode, dst, cap, NULL);
     g_assert(r == -EBADMSG); /* under a key that has none */
@@ -86,6 +90,8 @@ static void encode_again(VjMeta *m, const Input *in, const uint8_t *plain, size_
     vj_inline_make(in->ino, &want, plain, len, &record);
     g_assert(record.stored_bytes <= len);
     again.value = vj_slice(record.bytes, record.len);
+    a.inode.inline_rest_bytes = record.rest_bytes;
+    memcpy(a.inode.inline_rest, record.rest, record.rest_bytes);
     g_assert(vj_meta_run(m, VJ_RUN_DEFAULT, put_body, &again) == 0);
     g_assert(vj_meta_view(m, again_body, &a) == 0);
     g_assert(memcmp(dst, plain, len) == 0);

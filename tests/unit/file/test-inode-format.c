@@ -174,6 +174,15 @@ static void inode_records(void **state)
     dir.safety = VJ_SAFETY_STORAGE;
     run(m, put_inode, &dir);
     expect_golden(m, &record, "inode-safety-v1.hex", get_inode, &dir);
+    file.content = VJ_CONTENT_INLINE;
+    file.size = file.stored_bytes = VJ_FILE_INLINE_MAX;
+    file.root = (VjMapRoot){0};
+    file.inline_rest_bytes = VJ_FILE_INLINE_REST_MAX;
+    for (uint8_t i = 0; i < VJ_FILE_INLINE_REST_MAX; i++) {
+        file.inline_rest[i] = (uint8_t)(0xc0 + i);
+    }
+    run(m, put_inode, &file);
+    expect_golden(m, &record, "inode-inline-rest-v1.hex", get_inode, &file);
     assert_int_equal(vj_meta_close(m), 0);
 }
 
@@ -271,22 +280,24 @@ static void foreign_key(void **state)
 
 static int put_inline(VjTxn *txn, void *opaque)
 {
+    VjInode inode = {.ino = INO};
     VjInlineRecord record;
 
     (void)opaque;
     vj_inline_make(INO, NULL, INLINE_TEXT, strlen(INLINE_TEXT), &record);
-    return vj_inline_put(txn, INO, &record);
+    return vj_inline_put(txn, &inode, &record);
 }
 
 static const VjTransform xored = {.codec = VJ_CODEC_ID_XOR, .param = 0x5a};
 
 static int put_inline_xored(VjTxn *txn, void *opaque)
 {
+    VjInode inode = {.ino = INO};
     VjInlineRecord record;
 
     (void)opaque;
     vj_inline_make(INO, &xored, INLINE_TEXT, strlen(INLINE_TEXT), &record);
-    return vj_inline_put(txn, INO, &record);
+    return vj_inline_put(txn, &inode, &record);
 }
 
 static int get_inline(VjTxn *txn, void *opaque)
@@ -333,6 +344,84 @@ static void inline_records(void **state)
     memcpy(bytes->data + bytes->len - 8, &sum, sizeof sum);
     run(m, write_body, &record);
     assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, get_inline, &inode), -EOPNOTSUPP);
+    assert_int_equal(vj_meta_close(m), 0);
+}
+
+typedef struct Small {
+    VjInode inode;
+    VjTransform want;
+    uint8_t bytes[VJ_FILE_INLINE_MAX];
+} Small;
+
+static int put_small(VjTxn *txn, void *opaque)
+{
+    Small *s = opaque;
+    VjInlineRecord record;
+    int r;
+
+    vj_inline_make(INO, &s->want, s->bytes, s->inode.size, &record);
+    assert_true(record.len <= VJ_META_VALUE_CHEAP);
+    r = vj_inline_put(txn, &s->inode, &record);
+    return r < 0 ? r : vj_inode_put(txn, &s->inode);
+}
+
+static int get_small(VjTxn *txn, void *opaque)
+{
+    const Small *s = opaque;
+    uint8_t got[VJ_FILE_INLINE_MAX];
+    uint64_t stored = 0;
+    VjInode inode;
+    int r = vj_inode_get(txn, INO, &inode);
+
+    if (r == 0) {
+        r = vj_inline_get(txn, &inode, got, sizeof got, &stored);
+    }
+    if (r == 0) {
+        assert_memory_equal(got, s->bytes, s->inode.size);
+        assert_int_equal(stored, inode.stored_bytes);
+    }
+    return r;
+}
+
+static int lose_rest(VjTxn *txn, void *opaque)
+{
+    Small *s = opaque;
+    VjInode inode = s->inode;
+
+    inode.inline_rest_bytes--;
+    return vj_inode_put(txn, &inode);
+}
+
+/* No length takes a second page of the engine, and what does not go into the first one is
+ * not left behind by a shorter content. */
+static void contents_of_a_page(void **state)
+{
+    static const VjTransform transforms[] = {{.codec = VJ_CODEC_ID_NONE},
+                                             {.codec = VJ_CODEC_ID_XOR, .param = 0x5a}};
+    static const size_t lengths[] = {4047, 4096, 4048, 4049, 1, 4095};
+    const size_t plain_most = VJ_FILE_INLINE_MAX - VJ_FILE_INLINE_REST_MAX;
+    VjMeta *m = mem_meta_new();
+    Small s = {.inode = {.ino = INO, .mode = S_IFREG | 0644, .nlink = 1}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof s.bytes; i++) {
+        s.bytes[i] = (uint8_t)(i * 131 ^ i >> 5);
+    }
+    for (size_t t = 0; t < G_N_ELEMENTS(transforms); t++) {
+        s.want = transforms[t];
+        for (size_t i = 0; i < G_N_ELEMENTS(lengths); i++) {
+            s.inode.size = lengths[i];
+            run(m, put_small, &s);
+            assert_int_equal(s.inode.inline_rest_bytes,
+                             lengths[i] - MIN(lengths[i], plain_most));
+            assert_int_equal(s.inode.stored_bytes, lengths[i]);
+            run(m, get_small, &s);
+            if (s.inode.inline_rest_bytes > 0) {
+                run(m, lose_rest, &s);
+                assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, get_small, &s), -EBADMSG);
+            }
+        }
+    }
     assert_int_equal(vj_meta_close(m), 0);
 }
 
@@ -463,10 +552,11 @@ static void inode_counter(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(inode_records),   cmocka_unit_test(impossible_values),
-    cmocka_unit_test(protected_kinds), cmocka_unit_test(foreign_key),
-    cmocka_unit_test(inline_records),  cmocka_unit_test(fragment_records),
-    cmocka_unit_test(orphan_records),  cmocka_unit_test(inode_counter),
+    cmocka_unit_test(inode_records),      cmocka_unit_test(impossible_values),
+    cmocka_unit_test(protected_kinds),    cmocka_unit_test(foreign_key),
+    cmocka_unit_test(inline_records),     cmocka_unit_test(fragment_records),
+    cmocka_unit_test(orphan_records),     cmocka_unit_test(inode_counter),
+    cmocka_unit_test(contents_of_a_page),
 };
 
 VJ_TEST_MAIN(tests)

@@ -338,10 +338,11 @@ static int plant_missing_inline(VjTxn *txn, const Fixture *x)
 
 static int plant_second_content(VjTxn *txn, const Fixture *x)
 {
+    VjInode other = {.ino = x->big};
     VjInlineRecord record;
 
     vj_inline_make(x->big, NULL, "abc", 3, &record);
-    return vj_inline_put(txn, x->big, &record);
+    return vj_inline_put(txn, &other, &record);
 }
 
 static void set_long_inline(VjInode *inode)

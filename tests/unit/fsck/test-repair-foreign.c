@@ -239,7 +239,7 @@ static int make_it_a_device(VjTxn *txn, void *opaque)
                       vj_slice(bytes, value.len));
 }
 
-static uint64_t make_small(char *dir)
+static uint64_t make_small_of(char *dir, const void *bytes, size_t len)
 {
     g_autoptr(GError) error = NULL;
     VjVolumeMake how = {.source = dir};
@@ -253,11 +253,16 @@ static uint64_t make_small(char *dir)
     fs = vj_fs_new(v);
     assert_int_equal(
         vj_fs_create(fs, &root_caller, VJ_INO_ROOT, "f", 0644, O_RDWR, &attr, &h), 0);
-    assert_int_equal(vj_fs_write(h, 0, "inner", 5, 0, NULL), 0);
+    assert_int_equal(vj_fs_write(h, 0, bytes, len, 0, NULL), 0);
     vj_fs_release(fs, h);
     vj_fs_free(fs);
     assert_int_equal(vj_volume_close(v), 0);
     return attr.st.st_ino;
+}
+
+static uint64_t make_small(char *dir)
+{
+    return make_small_of(dir, "inner", 5);
 }
 
 /* "inner" is in a file that repair has made; @count such files. */
@@ -318,11 +323,82 @@ static void content_of_another_build_stays(void **state)
     vj_test_remove_dir(dir);
 }
 
+/* ---- inline content, and its rest in the record of the inode ----------------------- */
+
+static int lose_inode(VjTxn *txn, void *opaque)
+{
+    return vj_inode_del(txn, *(const uint64_t *)opaque);
+}
+
+/* What a transaction that is lost in part could leave: the rest of a longer content. */
+static int give_it_a_rest(VjTxn *txn, void *opaque)
+{
+    VjInode inode;
+
+    assert_int_equal(vj_inode_get(txn, *(const uint64_t *)opaque, &inode), 0);
+    inode.inline_rest_bytes = VJ_FILE_INLINE_REST_MAX;
+    return vj_inode_put(txn, &inode);
+}
+
+static void expect_small(char *dir, uint64_t ino, const void *bytes, size_t len)
+{
+    uint8_t found[VJ_FILE_INLINE_MAX + 1];
+    VjVolume *v = open_volume(dir, false);
+    VjFs *fs = vj_fs_new(v);
+    VjHandle *h;
+    size_t got;
+
+    assert_int_equal(vj_fs_open(fs, &root_caller, ino, O_RDONLY, &h), 0);
+    assert_int_equal(vj_fs_read(h, 0, found, sizeof found, &got), 0);
+    assert_int_equal(got, len);
+    assert_memory_equal(found, bytes, len);
+    vj_fs_release(fs, h);
+    vj_fs_free(fs);
+    assert_int_equal(vj_volume_close(v), 0);
+}
+
+static void a_lost_inode_takes_the_rest_alone(void **state)
+{
+    const size_t first = VJ_FILE_INLINE_MAX - VJ_FILE_INLINE_REST_MAX;
+    static const size_t lengths[] = {4048, 4049, 4096};
+    uint8_t bytes[VJ_FILE_INLINE_MAX];
+    VjRng rng;
+
+    (void)state;
+    vj_rng_init(&rng, 9);
+    vj_rng_bytes(&rng, bytes, sizeof bytes);
+    for (size_t i = 0; i < G_N_ELEMENTS(lengths); i++) {
+        char *dir = vj_test_make_dir();
+        uint64_t ino = make_small_of(dir, bytes, lengths[i]), mended;
+
+        expect_small(dir, ino, bytes, lengths[i]);
+        vj_plant(dir, lose_inode, &ino);
+        assert_int_equal(repair(dir, &mended), 0);
+        expect_small(dir, ino, bytes, MIN(lengths[i], first));
+        vj_test_remove_dir(dir);
+    }
+}
+
+static void a_rest_of_other_content_goes(void **state)
+{
+    char *dir = vj_test_make_dir();
+    uint64_t ino = make_small(dir), mended;
+
+    (void)state;
+    vj_plant(dir, give_it_a_rest, &ino);
+    assert_int_equal(repair(dir, &mended), 0);
+    assert_true(mended > 0);
+    expect_small(dir, ino, "inner", 5);
+    vj_test_remove_dir(dir);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(another_build_can_read_it),
     cmocka_unit_test(a_store_that_fails_loses_nothing),
     cmocka_unit_test(content_of_a_device_becomes_a_file),
     cmocka_unit_test(content_of_another_build_stays),
+    cmocka_unit_test(a_lost_inode_takes_the_rest_alone),
+    cmocka_unit_test(a_rest_of_other_content_goes),
 };
 
 VJ_TEST_MAIN(tests)
