@@ -83,15 +83,17 @@ static bool busy_line(void *opaque, char *line)
     return true;
 }
 
-/* NULL after a message. */
-static Reading *read_now(const VjCtl *ctl, const char *path, int fd)
+/* Nothing stays open, so that the mount can be unmounted meanwhile.  NULL after a
+ * message. */
+static Reading *read_now(const VjCtl *ctl, const char *path)
 {
+    VJ_AUTO_FD fd = vj_ctl_open(ctl, path, O_RDONLY);
     g_autoptr(Reading) r = g_new0(Reading, 1);
 
     r->files = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, busy_free);
     r->threads = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, busy_free);
     r->at_us = vj_clock_mono_us();
-    r->calls = vj_ctl_calls(ctl, path, fd);
+    r->calls = fd < 0 ? NULL : vj_ctl_calls(ctl, path, fd);
     if (r->calls == NULL ||
         !vj_ctl_text(ctl, path, fd, VARJFS_TEXT_BUSIEST, busy_line, r)) {
         return NULL;
@@ -438,13 +440,8 @@ int vj_ctl_top(const VjCtl *ctl)
 {
     const char *path = ctl->operands[0];
     uint64_t interval_ms = ctl->interval_ms != 0 ? ctl->interval_ms : INTERVAL_DEFAULT_MS;
-    VJ_AUTO_FD fd = vj_ctl_open(ctl, path, O_RDONLY);
-    g_autoptr(Reading) before = NULL;
+    g_autoptr(Reading) before = read_now(ctl, path);
 
-    if (fd < 0) {
-        return EXIT_FAILURE;
-    }
-    before = read_now(ctl, path, fd);
     if (before == NULL) {
         return EXIT_FAILURE;
     }
@@ -455,7 +452,7 @@ int vj_ctl_top(const VjCtl *ctl)
         g_autoptr(Reading) now = NULL;
 
         wait_until(before->at_us + (int64_t)interval_ms * 1000);
-        now = read_now(ctl, path, fd);
+        now = read_now(ctl, path);
         if (now == NULL) {
             return EXIT_FAILURE;
         }

@@ -6,7 +6,8 @@
  * answered there: what is known of one stands in that thread.  One that another thread
  * may answer (syncs, edits) is handed over before that thread can see it, to a table by
  * its fuse_req_t, which stays the same until the answer.  The table is looked at only
- * while it has any.
+ * while it has any.  One that was abandoned (interrupt.c) is over when its thread comes
+ * back.
  */
 #define VJ_COUNT_NAMES_LIBFUSE
 #include "front/front-private.h"

@@ -129,6 +129,17 @@ is "elsewhere" "$(status_of varjfsctl top --count=1 "$T")" 1
 [ -e /dev/full ] && is "output that cannot be written is an error" \
     "$(varjfsctl top --count=1 --interval=0.1 "$MNT" >/dev/full 2>"$T/err"; echo $?)" 1
 
+# It does not keep the mount, and ends with it.
+varjfsctl top --interval=0.1 "$MNT" >"$T/until" 2>"$T/err" &
+watcher=$!
+two_blocks()
+{
+    [ "$(grep -c 'requests/s  read' "$T/until")" -ge 2 ]
+}
+check "it shows interval by interval" wait_for 30 two_blocks
 umount_varjfs
+check "it ends with the mount" wait_for 30 process_gone $watcher
+wait $watcher
+is "and says so" "$? $(cat "$T/err")" "1 varjfsctl top: $MNT: not on a varjfs mount"
 fsck_clean "after that"
 tap_done
