@@ -288,6 +288,7 @@ struct VjFileTable {
     bool is_shared; /* others have sessions: contents are claimed (content-claim.c) */
     GThreadPool *workers;
     unsigned worker_count;
+    unsigned put_workers; /* threads of the pool */
     const VjDigestOps *digest;
     const VjChunkerOps *chunker;
     VjChunkSizes sizes; /* of files that have none of their own */

@@ -6,6 +6,11 @@
  * far, several chunks with one question.  The queue of one write-back is bounded by
  * bytes; the pool is shared by all of them.  The thread that cuts keeps the last chunk
  * and stores it itself: it would only wait, and a small file wakes no worker.
+ *
+ * A write-back has at most one call in the pool for each of its threads.  A call takes chunk
+ * after chunk, so that a worker need not be woken for each; after some it goes to the end
+ * of the pool's queue.  So another write-back stands behind some chunks of a stream, and
+ * not behind all that wait.
  */
 #include "file/write-back-private.h"
 
@@ -82,46 +87,69 @@ static void store_jobs(VjPutQueue *q, VjFileTable *table, VjPutJob **jobs, size_
     }
 }
 
-/* One call for each job that was handed over, for it or another one, or, where workers
- * have taken several at once, for none. */
-void vj_put_worker(gpointer data, gpointer volume)
+/* At least one, and several where the index is far.  Under lock. */
+static size_t take_jobs(VjPutQueue *q, VjFileTable *table, VjPutJob *jobs[TOGETHER])
 {
-    VjPutQueue *q = g_atomic_pointer_get((VjPutQueue **)data);
-    VjFileTable *table = volume;
-    VjPutJob *jobs[TOGETHER];
     size_t most = 1, count = 0;
-    bool skip;
 
-    vj_mutex_lock(&q->lock);
     if (vj_meta_is_far(table->meta)) {
         most = CLAMP(q->jobs.length / table->worker_count, 1, TOGETHER);
     }
     for (GList *link; count < most && (link = g_queue_pop_head_link(&q->jobs)) != NULL;) {
         jobs[count++] = link->data;
     }
-    skip = q->error != 0;
-    vj_mutex_unlock(&q->lock);
-    store_jobs(q, table, jobs, count, skip);
+    return count;
+}
+
+static void push_call(VjPutQueue *q)
+{
+    g_atomic_pointer_set(&q->self, q);
+    g_thread_pool_push(q->table->workers, &q->self,
+                       NULL); /* queues even if no thread can start */
+}
+
+void vj_put_worker(gpointer data, gpointer volume)
+{
+    VjPutQueue *q = g_atomic_pointer_get((VjPutQueue **)data);
+    VjFileTable *table = volume;
+    VjPutJob *jobs[TOGETHER];
+    size_t taken = 0, count;
+    bool skip, goes_on;
+
     vj_mutex_lock(&q->lock);
-    if (--q->calls == 0) {
+    while (taken < VJ_PUT_CALL_JOBS && q->jobs.length > 0) {
+        count = take_jobs(q, table, jobs);
+        skip = q->error != 0;
+        vj_mutex_unlock(&q->lock);
+        store_jobs(q, table, jobs, count, skip);
+        taken += count;
+        vj_mutex_lock(&q->lock);
+    }
+    goes_on = q->jobs.length > 0;
+    if (!goes_on && --q->calls == 0) {
         vj_cond_broadcast(&q->done);
     }
     vj_mutex_unlock(&q->lock);
+    if (goes_on) {
+        push_call(q); /* it is not over, so the queue is still there */
+    }
 }
 
 static void hand_over(VjPutQueue *q)
 {
     VjPutJob *job = g_steal_pointer(&q->held);
+    bool calls;
 
     if (job != NULL) {
         job->link = (GList){.data = job};
         vj_mutex_lock(&q->lock);
         g_queue_push_tail_link(&q->jobs, &job->link);
-        q->calls++;
+        calls = q->calls < q->table->put_workers;
+        q->calls += calls;
         vj_mutex_unlock(&q->lock);
-        g_atomic_pointer_set(&q->self, q);
-        g_thread_pool_push(q->table->workers, &q->self,
-                           NULL); /* queues even if no thread can start */
+        if (calls) {
+            push_call(q);
+        }
     }
 }
 

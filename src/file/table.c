@@ -72,8 +72,9 @@ bool vj_file_table_open(const VjFileTableConfig *config, VjFileTable **out,
         return vj_error_set_errno(error, -r, "the store cannot tell its free space");
     }
     table->worker_count = config->workers;
+    table->put_workers = put_workers(config);
     table->workers =
-        g_thread_pool_new(vj_put_worker, table, (gint)put_workers(config), FALSE, NULL);
+        g_thread_pool_new(vj_put_worker, table, (gint)table->put_workers, FALSE, NULL);
     table->read_ahead = vj_read_ahead_open(table, config->cache_bytes,
                                            !vj_objects_can_expect(config->objects));
     if (!config->read_only && !config->is_check &&

@@ -54,9 +54,10 @@ typedef struct VjOut {
     uint32_t start;
 } VjOut;
 
-/* Bytes of one write-back that wait in the workers' queue: an fsync of another file
- * stands behind them. */
+/* Bytes of one write-back that were cut and are not put. */
 #define VJ_PUT_QUEUE_MAX ((size_t)8 << 20)
+/* Chunks that a worker's call takes before it lets other write-backs' calls go first. */
+#define VJ_PUT_CALL_JOBS 4u
 #define VJ_NEIGHBOURS 12u
 
 typedef struct VjPutQueue {
@@ -69,7 +70,7 @@ typedef struct VjPutQueue {
     VjCond done;
     /* guarded by lock: */
     GQueue jobs;  /* of VjPutJob, not begun */
-    size_t calls; /* of vj_put_worker, to come or running */
+    size_t calls; /* of vj_put_worker, to come or running; one for each thread at most */
     size_t waiting_bytes;
     size_t waiting_jobs; /* begun or not, with the one that is held */
     int error;

@@ -5,7 +5,8 @@
  */
 #include "../../lib/test.h"
 
-#include "file/file-private.h"
+#include "codec/codec.h"
+#include "file/write-back-private.h"
 #include "volume/volume-private.h"
 
 #include <fcntl.h>
@@ -248,12 +249,55 @@ static void what_needs_no_flush_does_not_wait_for_it(void **state)
     tear_down(&x);
 }
 
+/* A worker is not woken for each chunk, and does not take all of a stream's in one go. */
+static void a_call_takes_some_chunks_and_then_others_go_first(void **state)
+{
+    enum { CHUNKS = 40, CHUNK_BYTES = 4096 };
+    static uint8_t bytes[CHUNKS][CHUNK_BYTES];
+    const VjTransform none = {.codec = VJ_CODEC_ID_NONE};
+    VjOut outs[CHUNKS] = {{.pending = NULL}};
+    VjFileTable *table;
+    Fixture x = {0};
+    VjPutQueue q;
+
+    (void)state;
+    set_up(&x);
+    table = vj_volume_files(x.v);
+    assert_true(table->put_workers + VJ_PUT_CALL_JOBS < CHUNKS);
+    assert_true(g_thread_pool_set_max_threads(table->workers, 0, NULL)); /* none runs */
+    vj_put_queue_init(&q, table, &none);
+    for (unsigned i = 0; i < CHUNKS; i++) {
+        VjPlain content = {.plain = bytes[i], .len = CHUNK_BYTES};
+
+        memset(bytes[i], (int)i + 1, CHUNK_BYTES);
+        assert_int_equal(vj_put_queue_add(&q, &outs[i], &content, NULL, 0), 0);
+    }
+    assert_int_equal(g_thread_pool_unprocessed(table->workers), table->put_workers);
+    assert_int_equal(q.calls, table->put_workers);
+    q.calls++; /* the one that is made here */
+    vj_put_worker(&q.self, table);
+    assert_int_equal(q.waiting_jobs, CHUNKS - VJ_PUT_CALL_JOBS);
+    /* It goes on behind those that came meanwhile. */
+    assert_int_equal(g_thread_pool_unprocessed(table->workers), table->put_workers + 1);
+    assert_int_equal(q.calls, table->put_workers + 1);
+    assert_true(
+        g_thread_pool_set_max_threads(table->workers, (gint)table->put_workers, NULL));
+    assert_int_equal(vj_put_queue_drain(&q), 0);
+    for (unsigned i = 0; i < CHUNKS; i++) {
+        assert_non_null(outs[i].pending);
+        vj_pending_free(table->objects, outs[i].pending, false);
+    }
+    vj_put_queue_clear(&q);
+    tear_down(&x);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_small_sync_does_not_wait_for_objects_of_a_stream),
     cmocka_unit_test(nor_for_its_flush),
     cmocka_unit_test(pressure_is_relieved_by_what_holds_much),
     cmocka_unit_test(small_files_are_not_in_one_batch_with_a_stream),
     cmocka_unit_test(what_needs_no_flush_does_not_wait_for_it),
+    cmocka_unit_test(a_call_takes_some_chunks_and_then_others_go_first),
 };
 
 VJ_TEST_MAIN(tests)
