@@ -80,6 +80,7 @@ int ctl_main(int argc, char **argv);
 #define main ctl_main
 #include "../../src/cmd/ctl.c"
 #undef main
+#include "../../src/cmd/ctl-calls.c"
 #include "../../src/cmd/ctl-open.c"
 #include "../../src/cmd/ctl-scrub.c"
 #include "../../src/cmd/ctl-show.c"

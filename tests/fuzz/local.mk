@@ -82,7 +82,8 @@ tests_fuzz_fuzz_proc_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 FUZZ_TARGETS += tests/fuzz/fuzz-ctl
 tests_fuzz_fuzz_ctl_SOURCES = tests/fuzz/fuzz-ctl.c src/cmd/ctl-client.c src/cmd/ctl-config.c \
 	src/cmd/ctl-edit.c src/cmd/ctl-json.c src/cmd/ctl-keygen.c src/cmd/ctl-node.c \
-	src/cmd/ctl-recode.c src/cmd/ctl-statistics.c src/cmd/ctl-tend.c $(rwrite_sources) $(FUZZ_MAIN)
+	src/cmd/ctl-recode.c src/cmd/ctl-statistics.c src/cmd/ctl-store.c src/cmd/ctl-tend.c \
+	src/cmd/ctl-top.c $(rwrite_sources) $(FUZZ_MAIN)
 tests_fuzz_fuzz_ctl_LDADD = src/cmd/libvj-cmd.la $(LDADD_node) lib/client/libvj-client.la
 tests_fuzz_fuzz_ctl_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
