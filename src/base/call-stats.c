@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-#define SHARDS 8u
+#define SHARDS 4u
 #define LINE_BYTES 64u
 /* Four buckets for each doubling. */
 #define STEPS 4u

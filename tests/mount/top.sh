@@ -25,13 +25,12 @@ cat >"$T/busy.py" <<'END'
 import os, sys, threading
 stop, evil, plain = sys.argv[1:4]
 open("/proc/self/comm", "w").write(sys.argv[4])
-def work(path, times):
+def work():
     while not os.path.exists(stop):
-        for _ in range(times):
+        for path in [evil] * 20 + [plain]:
             os.setxattr(path, "user.a", b"b")
-threads = [threading.Thread(target=work, args=(evil, 20)) for _ in range(3)]
+threads = [threading.Thread(target=work) for _ in range(3)]
 for t in threads: t.start()
-work(plain, 1)
 for t in threads: t.join()
 END
 is_busy()
