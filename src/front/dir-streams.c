@@ -9,6 +9,11 @@
  * answer.  Where several have got there, the one that ends last is taken: names are
  * missing from none.
  *
+ * The kernel keeps a list that came to its end.  A reader of that list asks where it was
+ * dropped meanwhile, and no READDIR has said before where that reader is: a listing that
+ * was left long ago, perhaps after its first names, may have been there last.  So what
+ * came to its end moves the ends of those that were begun before and are not over.
+ *
  * One that is not known any more, as too many others have come since, goes on with the
  * names that are there by then, as after seekdir(3).
  */
@@ -78,6 +83,18 @@ uint64_t vj_dir_streams_end(VjDirStreams *s, uint64_t dir, uint64_t cookie)
     return end != 0 ? end : UINT64_MAX;
 }
 
+/* The list up to @end may be kept. */
+static void move_ends(VjDirStreams *s, uint64_t dir, uint64_t end) VJ_REQUIRES(s->lock)
+{
+    for (unsigned i = 0; i < WAYS; i++) {
+        Stream *t = &set_of(s, dir)[i];
+
+        if (t->used != 0 && t->dir == dir) {
+            t->end = MAX(t->end, end);
+        }
+    }
+}
+
 void vj_dir_streams_note(VjDirStreams *s, uint64_t dir, uint64_t cookie, uint64_t last,
                          uint64_t end)
 {
@@ -101,8 +118,11 @@ void vj_dir_streams_note(VjDirStreams *s, uint64_t dir, uint64_t cookie, uint64_
     }
     if (last != 0) {
         *place = (Stream){dir, cookie, last, end, ++s->clock};
-    } else if (has_got_to(place, dir, cookie) && place->end == end) {
-        place->used = 0;
+    } else {
+        if (has_got_to(place, dir, cookie) && place->end == end) {
+            place->used = 0;
+        }
+        move_ends(s, dir, end);
     }
     vj_mutex_unlock(&s->lock);
 }

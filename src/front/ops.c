@@ -177,6 +177,19 @@ static void front_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
     reply_status(req, r);
 }
 
+/* A directory has come into another one: what the kernel has listed of it says the old
+ * parent for "..", and no name in it has changed. */
+static void forget_parent(VjFront *f, const VjCaller *who, uint64_t parent,
+                          const char *name)
+{
+    VjAttr attr;
+
+    if (!f->is_shared && vj_fs_lookup(f->fs, who, parent, name, &attr) == 0 &&
+        S_ISDIR(attr.st.st_mode)) {
+        (void)vj_edit_drop_pages(f, attr.st.st_ino, 0, 0);
+    }
+}
+
 static void front_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
                          fuse_ino_t new_parent, const char *new_name, unsigned int flags)
 {
@@ -202,6 +215,12 @@ static void front_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
                      vj_flags);
     vj_front_doubt_name(front_of(req), r, parent, name);
     vj_front_doubt_name(front_of(req), r, new_parent, new_name);
+    if (r == 0 && parent != new_parent) {
+        forget_parent(front_of(req), &who, new_parent, new_name);
+        if (vj_flags & VJ_RENAME_EXCHANGE) {
+            forget_parent(front_of(req), &who, parent, name);
+        }
+    }
     reply_status(req, r);
 }
 

@@ -478,6 +478,60 @@ def listings_after_changes(d):
 
 
 @test
+def listings_name_the_parent(d):
+    """".." of a directory that was listed, moved and exchanged."""
+    def parent_of(path):
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        entries = getdents(fd, 4096)
+        os.close(fd)
+        return entries[".."]
+
+    for p in ("/one", "/two", "/one/moved", "/one/b", "/two/c"):
+        os.mkdir(d + p)
+
+    def look(place):
+        for _ in range(3):
+            eq(parent_of(d + place), os.stat(d + place + "/..").st_ino, place)
+
+    look("/one/moved")
+    os.rename(d + "/one/moved", d + "/two/moved")
+    look("/two/moved")
+    for p in ("/one/b", "/two/c"):
+        look(p)
+    renameat2(d + "/one/b", d + "/two/c", RENAME_EXCHANGE)
+    for p in ("/one/b", "/two/c"):
+        look(p)
+
+
+@test
+def readdir_after_one_that_was_left(d):
+    """A listing that began in what the kernel keeps, which is dropped then, does not end
+    where one ended that was left at its start long before."""
+    need_root()
+    for i in range(500):
+        os.mknod(d + "/before%d" % i)
+    left = os.open(d, os.O_RDONLY | os.O_DIRECTORY)
+    getdents(left, 4096)
+    for i in range(500):
+        os.mknod(d + "/after%d" % i)
+    for _ in range(2):
+        names = set(os.listdir(d))
+        eq(len(names), 1000)
+    fd = os.open(d, os.O_RDONLY | os.O_DIRECTORY)
+    seen = set(getdents(fd, 300))
+    with open("/proc/sys/vm/drop_caches", "w") as f:
+        f.write("1")
+    while True:
+        more = getdents(fd, 65536)
+        if not more:
+            break
+        seen |= set(more)
+    os.close(fd)
+    os.close(left)
+    eq(sorted(names - seen), [], "names that are missing")
+
+
+@test
 def readdir_types_and_seek(d):
     os.mkdir(d + "/dir")
     os.symlink("x", d + "/link")

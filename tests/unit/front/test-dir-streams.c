@@ -42,13 +42,33 @@ static void test_several(void **state)
     assert_int_equal(vj_dir_streams_end(s, 1, 30), 200);
     vj_dir_streams_note(s, 1, 30, 60, 200);
     assert_int_equal(vj_dir_streams_end(s, 1, 10), 100);
-    /* The end of one is not that of the other. */
+    /* One that is over is not known any more. */
     vj_dir_streams_note(s, 1, 60, 0, 200);
     assert_true(vj_dir_streams_end(s, 1, 60) == UINT64_MAX);
+    vj_dir_streams_free(s);
+}
+
+/* The kernel keeps the list of one that is over: a reader of it may ask anywhere, also
+ * where one that began before was left. */
+static void test_kept(void **state)
+{
+    VjDirStreams *s = vj_dir_streams_new();
+
+    (void)state;
+    vj_dir_streams_note(s, 1, 0, 30, 100);
+    vj_dir_streams_note(s, 1 + VJ_DIR_STREAMS_MAX, 0, 30, 100); /* another directory */
+    vj_dir_streams_note(s, 1, 0, 30, 200);
+    vj_dir_streams_note(s, 1, 30, 60, 200);
     assert_int_equal(vj_dir_streams_end(s, 1, 10), 100);
-    /* An empty answer to one that is not known takes nothing away. */
+    vj_dir_streams_note(s, 1, 60, 0, 200);
+    assert_int_equal(vj_dir_streams_end(s, 1, 10), 200);
+    assert_int_equal(vj_dir_streams_end(s, 1 + VJ_DIR_STREAMS_MAX, 10), 100);
+    /* Nor does one end earlier by that. */
+    vj_dir_streams_note(s, 1, 70, 0, 150);
+    assert_int_equal(vj_dir_streams_end(s, 1, 10), 200);
+    /* As one that is not known to have begun. */
     vj_dir_streams_note(s, 1, 70, 0, 300);
-    assert_int_equal(vj_dir_streams_end(s, 1, 10), 100);
+    assert_int_equal(vj_dir_streams_end(s, 1, 10), 300);
     vj_dir_streams_free(s);
 }
 
@@ -74,6 +94,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one),
         cmocka_unit_test(test_several),
+        cmocka_unit_test(test_kept),
         cmocka_unit_test(test_many),
     };
 
