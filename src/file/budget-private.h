@@ -27,6 +27,7 @@ typedef struct VjBudget {
     VjCond freed;
     /* guarded by lock: */
     uint64_t used_bytes;
+    uint64_t freed_count; /* how often `freed` was signalled for memory */
     uint64_t spare_bytes; /* in blocks that are kept; read without the lock too */
     struct VjSpareBlock *spare;
     bool was_taken;       /* a block, since the last look */
@@ -59,6 +60,9 @@ void *vj_budget_take_block(VjBudget *b);
 /* Takes such a block, no longer charged: keeps or frees it. */
 void vj_budget_give_block(VjBudget *b, void *block);
 bool vj_budget_has_blocks(VjBudget *b);
+/* Write-back that was asked for is over, and may have freed nothing: who waits asks once
+ * more. */
+void vj_budget_ask_again(VjBudget *b);
 /* Frees the blocks. */
 void vj_budget_trim(VjBudget *b);
 /* To be called once a second: frees the blocks when none was taken between

@@ -159,10 +159,13 @@ int vj_budget_wait(VjBudget *b, size_t bytes)
 
     vj_mutex_lock(&b->lock);
     while (r == 0 && !fits(b, bytes)) {
+        uint64_t seen = b->freed_count;
+
         vj_mutex_unlock(&b->lock);
         b->pressure(b->opaque, bytes <= VJ_BUDGET_SMALL); /* what was theirs is used up */
         vj_mutex_lock(&b->lock);
-        if (!fits(b, bytes)) {
+        /* What was asked for may be over already, without having freed enough. */
+        if (!fits(b, bytes) && b->freed_count == seen) {
             r = b->failing != 0 ? b->failing
                                 : vj_cond_wait_or_cancel(&b->freed, &b->lock, INT64_MAX);
         }
@@ -192,6 +195,15 @@ void vj_budget_release(VjBudget *b, size_t bytes)
     vj_mutex_lock(&b->lock);
     g_assert(b->used_bytes >= bytes);
     b->used_bytes -= bytes;
+    b->freed_count++;
+    vj_cond_broadcast(&b->freed);
+    vj_mutex_unlock(&b->lock);
+}
+
+void vj_budget_ask_again(VjBudget *b)
+{
+    vj_mutex_lock(&b->lock);
+    b->freed_count++;
     vj_cond_broadcast(&b->freed);
     vj_mutex_unlock(&b->lock);
 }

@@ -144,6 +144,11 @@ bool vj_file_table_has_blocks(VjFileTable *table)
     return vj_budget_has_blocks(&table->dirty);
 }
 
+void vj_file_table_ask_again(VjFileTable *table)
+{
+    vj_budget_ask_again(&table->dirty);
+}
+
 void vj_file_table_look(VjFileTable *table)
 {
     vj_budget_look(&table->dirty);

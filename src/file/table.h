@@ -100,6 +100,9 @@ uint64_t vj_file_table_reserved(VjFileTable *table);
 #define VJ_SPACE_MARGIN (8 * VJ_MIB)
 /* Memory that changes take, bytes. */
 uint64_t vj_file_table_dirty(VjFileTable *table);
+/* Files that pressure was for are written back, or had no changes: who still waits for
+ * memory calls it once more. */
+void vj_file_table_ask_again(VjFileTable *table);
 /* Blocks that are kept for the next write: are there any; and, once a second, give them
  * back if none was used for some seconds. */
 bool vj_file_table_has_blocks(VjFileTable *table);

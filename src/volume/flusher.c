@@ -330,7 +330,7 @@ static gpointer flusher_main(gpointer opaque)
 
     vj_mutex_lock(&x->lock);
     while (wait_locked(x)) {
-        bool failed;
+        bool failed, is_any_clean = false;
 
         take_locked(x, &b);
         vj_mutex_unlock(&x->lock);
@@ -351,8 +351,15 @@ static gpointer flusher_main(gpointer opaque)
                                   vj_clock_mono_us() + (failed ? RETRY_US : x->age_us));
                 }
                 vj_mutex_unlock(&x->lock);
+            } else {
+                is_any_clean = true;
             }
             vj_file_unref(f);
+        }
+        if (is_any_clean) {
+            /* Perhaps before, as fsync leaves it in its queue, and nothing was freed.  A
+             * file that stays gives memory back later: nobody asks for it meanwhile. */
+            vj_file_table_ask_again(x->files);
         }
         vj_mutex_lock(&x->lock);
         x->much_rounds -= b.is_much;

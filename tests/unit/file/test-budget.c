@@ -85,6 +85,22 @@ static void until_write_back_fails(void **state)
     ends_with(x, -ENOSPC);
 }
 
+/* What it asked for gave nothing back: it asks once more. */
+static void asks_again(void **state)
+{
+    Fixture *x = *state;
+
+    for (int i = 1; i < 5; i++) {
+        while (g_atomic_int_get(&x->asked) < i) {
+            g_thread_yield();
+        }
+        vj_budget_ask_again(&x->budget);
+    }
+    vj_budget_release(&x->budget, LIMIT);
+    ends_with(x, 0);
+    assert_true(g_atomic_int_get(&x->asked) >= 4);
+}
+
 static void until_its_caller_has_died(void **state)
 {
     Fixture *x = *state;
@@ -98,6 +114,7 @@ static void until_its_caller_has_died(void **state)
 static const struct CMUnitTest tests[] = {
     BUDGET_TEST(until_some_is_freed),
     BUDGET_TEST(until_write_back_fails),
+    BUDGET_TEST(asks_again),
     BUDGET_TEST(until_its_caller_has_died),
 };
 

@@ -15,6 +15,7 @@
 
 #define SMALL_BYTES ((size_t)64 << 10) /* has objects */
 #define INLINE_BYTES ((size_t)100)
+#define MEDIUM_BYTES ((size_t)VJ_MIB / 2) /* not much, and not small */
 /* More than half of the memory for changes: that is short then. */
 #define STREAM_BYTES (VJ_DIRTY_LEAST / 2 + VJ_MIB)
 #define ROUNDS 50u
@@ -187,6 +188,35 @@ static void pressure_is_relieved_by_what_holds_much(void **state)
     tear_down(&x);
 }
 
+/* Files that were made durable stay in the queue, before those that have the memory: to
+ * write them back gives none back.  A writer goes on all the same. */
+static void pressure_goes_past_files_without_changes(void **state)
+{
+    enum {
+        CLEAN = 3 * VJ_WRITE_BACK_BATCH,
+        MEDIUM = 2 * (int)(VJ_DIRTY_LEAST / MEDIUM_BYTES)
+    };
+    VjFile *files[CLEAN + MEDIUM];
+    Fixture x = {0};
+
+    (void)state;
+    set_up(&x);
+    for (unsigned i = 0; i < CLEAN; i++) {
+        files[i] = create(&x);
+        write_at(files[i], 0, INLINE_BYTES, i);
+        assert_int_equal(vj_file_sync(files[i]), 0);
+    }
+    for (unsigned i = CLEAN; i < G_N_ELEMENTS(files); i++) {
+        files[i] = create(&x);
+        write_at(files[i], 0, MEDIUM_BYTES, i);
+        assert_false(vj_file_is_much(files[i]));
+    }
+    for (unsigned i = 0; i < G_N_ELEMENTS(files); i++) {
+        vj_file_unref(files[i]);
+    }
+    tear_down(&x);
+}
+
 /* Closed within the same moment as the stream, taken by another thread. */
 static void small_files_are_not_in_one_batch_with_a_stream(void **state)
 {
@@ -295,6 +325,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_small_sync_does_not_wait_for_objects_of_a_stream),
     cmocka_unit_test(nor_for_its_flush),
     cmocka_unit_test(pressure_is_relieved_by_what_holds_much),
+    cmocka_unit_test(pressure_goes_past_files_without_changes),
     cmocka_unit_test(small_files_are_not_in_one_batch_with_a_stream),
     cmocka_unit_test(what_needs_no_flush_does_not_wait_for_it),
     cmocka_unit_test(a_call_takes_some_chunks_and_then_others_go_first),
