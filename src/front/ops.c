@@ -178,7 +178,8 @@ static void front_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 }
 
 /* A directory has come into another one: what the kernel has listed of it says the old
- * parent for "..", and no name in it has changed. */
+ * parent for "..", and no name in it has changed.  It goes a moment later, by the thread
+ * that may invalidate. */
 static void forget_parent(VjFront *f, const VjCaller *who, uint64_t parent,
                           const char *name)
 {
@@ -186,7 +187,7 @@ static void forget_parent(VjFront *f, const VjCaller *who, uint64_t parent,
 
     if (!f->is_shared && vj_fs_lookup(f->fs, who, parent, name, &attr) == 0 &&
         S_ISDIR(attr.st.st_mode)) {
-        (void)vj_edit_drop_pages(f, attr.st.st_ino, 0, 0);
+        vj_invalidate_inode(f->invalidator, attr.st.st_ino, true);
     }
 }
 

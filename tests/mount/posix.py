@@ -490,8 +490,7 @@ def listings_name_the_parent(d):
         os.mkdir(d + p)
 
     def look(place):
-        for _ in range(3):
-            eq(parent_of(d + place), os.stat(d + place + "/..").st_ino, place)
+        wait_for(lambda: parent_of(d + place) == os.stat(d + place + "/..").st_ino)
 
     look("/one/moved")
     os.rename(d + "/one/moved", d + "/two/moved")
