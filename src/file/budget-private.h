@@ -33,7 +33,7 @@ typedef struct VjBudget {
     bool was_taken;       /* a block, since the last look */
     unsigned looks_since; /* when none was, since then */
     GPtrArray *slabs;     /* VjSlab */
-    int failing;      /* -errno while write-back keeps failing, else 0 */
+    int failing;          /* -errno while write-back keeps failing, else 0 */
 } VjBudget;
 
 /* Requests up to this size may exceed the limit by an eighth, so that a small edit need
