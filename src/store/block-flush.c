@@ -13,9 +13,6 @@
 #include <linux/falloc.h>
 #include <unistd.h>
 
-/* Zones that one flush gives back at most. */
-#define GIVEN_BACK_MAX 8u
-
 void vj_block_doubt(VjBlockStore *b, VjBlockEntry *entry, int error)
 {
     if (!entry->is_doubtful) {
@@ -108,8 +105,9 @@ void vj_block_give_back_left(VjBlockStore *b)
 }
 
 /* What cannot be given back stays, and is used again. */
-void vj_block_give_back_zones(VjBlockStore *b, unsigned most)
+unsigned vj_block_give_back_zones(VjBlockStore *b, unsigned most)
 {
+    unsigned given = 0;
     uint64_t first, count;
     uint32_t zone;
 
@@ -122,6 +120,7 @@ void vj_block_give_back_zones(VjBlockStore *b, unsigned most)
         rc = punch(b, first, count);
         vj_mutex_lock(&b->lock);
         vj_block_space_left(&b->space, zone, rc == 0);
+        given += rc == 0;
         vj_cond_broadcast(&b->changed);
         if (rc != 0) {
             b->discards = false;
@@ -130,6 +129,10 @@ void vj_block_give_back_zones(VjBlockStore *b, unsigned most)
                         b->path, g_strerror(-rc));
         }
     }
+    if (given > 0) {
+        vj_block_space_try_all(&b->space);
+    }
+    return given;
 }
 
 /* The caller's turn: covers all that returned until now. */
@@ -146,7 +149,9 @@ static void sync_once(VjBlockStore *b) VJ_REQUIRES(b->lock)
     if (rc == 0) {
         decide(b, covered);
         b->must_sync = false;
-        vj_block_give_back_zones(b, GIVEN_BACK_MAX);
+        (void)vj_block_give_back_zones(b, VJ_BLOCK_GIVEN_BACK_MAX);
+        vj_block_space_try_all(
+            &b->space); /* others may have left some of what is below */
     } else {
         doubt_all(b, rc);
     }
@@ -185,7 +190,7 @@ int vj_block_flush_removes(VjStore *s)
     VjBlockStore *b = (VjBlockStore *)s;
 
     vj_mutex_lock(&b->lock);
-    vj_block_give_back_zones(b, GIVEN_BACK_MAX);
+    (void)vj_block_give_back_zones(b, VJ_BLOCK_GIVEN_BACK_MAX);
     vj_mutex_unlock(&b->lock);
     return 0;
 }

@@ -105,9 +105,11 @@ int vj_block_flush(VjStore *s);
 int vj_block_flush_removes(VjStore *s);
 /* Setup: what a crash has left below zones that are empty. */
 void vj_block_give_back_left(VjBlockStore *b);
-/* Zones that are empty, to what is below; where `discard` says so.  The lock is given up
- * meanwhile. */
-void vj_block_give_back_zones(VjBlockStore *b, unsigned most) VJ_REQUIRES(b->lock);
+/* Zones that are empty, to what is below; where `discard` says so: how many.  The lock is
+ * given up meanwhile. */
+unsigned vj_block_give_back_zones(VjBlockStore *b, unsigned most) VJ_REQUIRES(b->lock);
+/* Zones that one flush gives back at most. */
+#define VJ_BLOCK_GIVEN_BACK_MAX 8u
 /* It is not known whether @entry is on the device, and no sync will tell. */
 void vj_block_doubt(VjBlockStore *b, VjBlockEntry *entry, int error) VJ_REQUIRES(b->lock);
 /* It is removed: nobody waits for its bytes. */

@@ -7,6 +7,8 @@
 #include <libaio.h>
 #endif
 
+/* A put looks for room below in so many places. */
+#define PLACES_MAX 64u
 /* Shorter objects are left to the flush, which writes many of them together. */
 #define WRITE_OUT_LEAST 65536u
 
@@ -79,11 +81,35 @@ static bool find_blocks(VjBlockStore *b, VjBlockObject *object, uint64_t *unback
         vj_cond_wait(&b->changed, &b->lock);
         b->zone_waits--;
     }
+    if (!is_found) {
+        vj_block_space_try_all(&b->space); /* the next one */
+    }
     return is_found;
 }
 
-/* 0, and *object has its nonce and blocks; -ENOSPC. */
-static int take_blocks(VjBlockStore *b, VjBlockObject *object, uint64_t *failures)
+static bool is_no_room(int rc)
+{
+    return rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG;
+}
+
+/*
+ * The file system below had no room for @object where it was to be.  It has some behind
+ * what was emptied since the last flush, and behind blocks that were used before: else a
+ * full one would stay so, whatever is removed here.
+ */
+static void look_elsewhere(VjBlockStore *b, const VjBlockObject *object)
+{
+    vj_mutex_lock(&b->lock);
+    if (vj_block_give_back_zones(b, VJ_BLOCK_GIVEN_BACK_MAX) == 0) {
+        vj_block_space_short(&b->space, object->first_block);
+    }
+    vj_mutex_unlock(&b->lock);
+}
+
+/* 0, and *object has its nonce and blocks; -ENOSPC.  *is_short: there are blocks, but no
+ * room below. */
+static int take_blocks(VjBlockStore *b, VjBlockObject *object, uint64_t *failures,
+                       bool *is_short)
 {
     uint64_t unbacked = 0;
     bool is_found, reserves;
@@ -100,6 +126,7 @@ static int take_blocks(VjBlockStore *b, VjBlockObject *object, uint64_t *failure
     }
     rc = reserves ? reserve(b, object, unbacked) : 0;
     if (rc < 0) {
+        *is_short = b->is_file && is_no_room(rc);
         untake_blocks(b, object);
     }
     return rc;
@@ -417,13 +444,35 @@ static bool has_many_unsynced(VjBlockStore *b)
     return many;
 }
 
-/* @holder NULL: the bytes change when this has returned. */
+/* @holder NULL: the bytes change when this has returned.  *is_short: as take_blocks. */
+static int put_once(VjBlockStore *b, VjBlockObject *object, VjBuf *holder,
+                    const struct iovec *iov, int iov_count, bool *is_short)
+{
+    uint64_t failures = 0;
+    int rc = take_blocks(b, object, &failures, is_short);
+
+    if (rc < 0) {
+        return rc;
+    }
+    object->put_us = now_us();
+    if (holder != NULL) { /* what it needs is reserved */
+        rc = write_directly(b, object, holder, failures);
+    } else {
+        rc = write_through_cache(b, object, iov, iov_count, failures);
+        *is_short = b->is_file && is_no_room(rc);
+    }
+    if (rc < 0) {
+        untake_blocks(b, object);
+    }
+    return rc;
+}
+
 static int put(VjBlockStore *b, uint64_t id, VjBuf *holder, const struct iovec *iov,
                int iov_count, VjPut *out)
 {
     VjBlockObject object = {.id = id,
                             .bytes = (uint32_t)vj_store_iov_bytes(iov, iov_count)};
-    uint64_t failures = 0;
+    bool is_short = false;
     int rc;
 
     if (b->read_only) {
@@ -435,15 +484,13 @@ static int put(VjBlockStore *b, uint64_t id, VjBuf *holder, const struct iovec *
             return rc;
         }
     }
-    rc = take_blocks(b, &object, &failures);
-    if (rc < 0) {
-        return data_error(b, "put", id, rc);
+    rc = put_once(b, &object, holder, iov, iov_count, &is_short);
+    for (unsigned i = 1; is_short && i < PLACES_MAX; i++) {
+        look_elsewhere(b, &object);
+        is_short = false;
+        rc = put_once(b, &object, holder, iov, iov_count, &is_short);
     }
-    object.put_us = now_us();
-    rc = holder != NULL ? write_directly(b, &object, holder, failures)
-                        : write_through_cache(b, &object, iov, iov_count, failures);
     if (rc < 0) {
-        untake_blocks(b, &object);
         return data_error(b, "put", id, rc);
     }
     *out = (VjPut){

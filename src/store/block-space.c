@@ -62,16 +62,17 @@ static uint32_t run_length(const VjBlockZone *z, uint32_t from, bool used)
     return MIN(at, z->count) - from;
 }
 
-/* From @from on; false: no run is so long, and *longest is the longest one. */
+/* From @from on, of those that have room; false: no run is so long, and *longest is the
+ * longest one. */
 static bool find_run(const VjBlockZone *z, uint32_t from, uint32_t count, uint32_t *first,
                      uint32_t *longest)
 {
     *longest = 0;
-    for (uint32_t at = from; at < z->count;) {
+    for (uint32_t at = from; at < z->room;) {
         uint32_t run;
 
         at += run_length(z, at, true);
-        run = at < z->count ? run_length(z, at, false) : 0;
+        run = at < z->room ? MIN(run_length(z, at, false), z->room - at) : 0;
         if (run >= count) {
             *first = at;
             return true;
@@ -86,7 +87,7 @@ static bool find_run(const VjBlockZone *z, uint32_t from, uint32_t count, uint32
 
 static void add_zone(VjBlockSpace *s, uint32_t count)
 {
-    VjBlockZone zone = {.count = count, .free = count, .longest = count};
+    VjBlockZone zone = {.count = count, .free = count, .longest = count, .room = count};
 
     g_array_append_val(s->zones, zone);
     s->block_count += count;
@@ -137,7 +138,8 @@ static bool take_in_zone(VjBlockSpace *s, uint32_t number, uint32_t from, uint32
     VjBlockZone *z = zone_at(s, number);
     uint32_t at = 0, longest;
 
-    if (z->is_leaving || z->longest < count || z->free < count) {
+    if (z->is_leaving || z->longest < count || z->free < count || z->room < count ||
+        (s->is_short && z->used == NULL && !z->has_space)) {
         return false;
     }
     if (z->used != NULL && !find_run(z, from, count, &at, &longest)) {
@@ -181,6 +183,7 @@ static bool add_one_zone(VjBlockSpace *s)
     if (last->count < ZONE_BLOCKS) { /* it is continued, and had its end before */
         uint32_t more = (uint32_t)MIN(ZONE_BLOCKS - last->count, room);
 
+        last->room += last->room == last->count ? more : 0;
         last->count += more;
         last->free += more;
         last->longest = MIN(last->longest + more, last->free);
@@ -233,12 +236,12 @@ bool vj_block_space_take(VjBlockSpace *s, uint64_t count, uint64_t *first,
     bool is_taken;
 
     g_assert(count > 0 && count <= VJ_STORE_OBJECT_MAX / VJ_BLOCK_BYTES);
-    is_taken =
-        take_in_zone(s, s->zone, s->in_zone, blocks, first) ||
-        take_in_others(s, blocks, WORTH_FILLING, false, first) ||
-        take_in_others(s, blocks, 0, true, first) ||
-        (add_one_zone(s) && take_in_zone(s, zone_count(s) - 1, 0, blocks, first)) ||
-        take_in_others(s, blocks, 0, false, first);
+    is_taken = take_in_zone(s, s->zone, s->in_zone, blocks, first) ||
+               take_in_others(s, blocks, WORTH_FILLING, false, first) ||
+               take_in_others(s, blocks, 0, true, first) ||
+               (!s->is_short && add_one_zone(s) &&
+                take_in_zone(s, zone_count(s) - 1, 0, blocks, first)) ||
+               take_in_others(s, blocks, 0, false, first);
     *unbacked = 0;
     if (is_taken && s->unbacked_count != before) {
         const VjBlockZone *z = zone_at(s, s->zone);
@@ -258,6 +261,27 @@ void vj_block_space_give(VjBlockSpace *s, uint64_t first, uint64_t count)
         first += part;
         count -= part;
     }
+}
+
+void vj_block_space_short(VjBlockSpace *s, uint64_t first)
+{
+    VjBlockZone *z = zone_at(s, (uint32_t)(first / ZONE_BLOCKS));
+
+    z->room = MIN(z->room, (uint32_t)(first % ZONE_BLOCKS));
+    s->is_short = true;
+}
+
+void vj_block_space_try_all(VjBlockSpace *s)
+{
+    for (uint32_t i = 0; s->is_short && i < zone_count(s); i++) {
+        VjBlockZone *z = zone_at(s, i);
+
+        if (z->room < z->count) {
+            z->room = z->count;
+            z->longest = z->free;
+        }
+    }
+    s->is_short = false;
 }
 
 bool vj_block_space_mark(VjBlockSpace *s, uint64_t first, uint64_t count)

@@ -19,6 +19,7 @@ typedef struct VjBlockZone {
     uint32_t count;   /* of blocks: the last zone may have fewer */
     uint32_t free;    /* of these */
     uint32_t longest; /* no run of free ones is longer */
+    uint32_t room; /* its first ones, that are taken; all unless VjBlockSpace.is_short */
     /* Something is, or was, in it since it was given back to what is below. */
     bool has_space;
     bool is_leaving; /* is being given back, and not to be used */
@@ -34,6 +35,7 @@ typedef struct VjBlockSpace {
     uint32_t emptied;        /* zones that are empty and have space below; */
     uint32_t leaving;        /* of these, being given back */
     uint64_t unbacked_count; /* how often space below was begun to be used */
+    bool is_short;           /* only what is known to have space below is taken */
 } VjBlockSpace;
 
 /* @block_count, of which VJ_BLOCK_HEAD_BLOCKS are used. */
@@ -47,6 +49,10 @@ void vj_block_space_grow(VjBlockSpace *s, uint64_t block_count, uint64_t most_bl
 bool vj_block_space_take(VjBlockSpace *s, uint64_t count, uint64_t *first,
                          uint64_t *unbacked);
 void vj_block_space_give(VjBlockSpace *s, uint64_t first, uint64_t count);
+/* There was no space below for what was taken at @first: it and what is behind it in its
+ * zone is not taken, nor is a zone begun, until vj_block_space_try_all. */
+void vj_block_space_short(VjBlockSpace *s, uint64_t first);
+void vj_block_space_try_all(VjBlockSpace *s);
 /* These are used; what is behind block_count is added.  False: some were already. */
 bool vj_block_space_mark(VjBlockSpace *s, uint64_t first, uint64_t count);
 

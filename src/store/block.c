@@ -707,7 +707,7 @@ static void block_close(VjStore *s)
 
     vj_block_writes_close(b);
     vj_mutex_lock(&b->lock);
-    vj_block_give_back_zones(
+    (void)vj_block_give_back_zones(
         b, UINT_MAX); /* the next open does not see that they were used */
     vj_mutex_unlock(&b->lock);
     vj_block_space_clear(&b->space);

@@ -8,6 +8,9 @@
 
 #include "store/block-private.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
 /* ---- fdatasync of the code under test ---------------------------------------------- */
 
 static unsigned syncs;
@@ -579,6 +582,44 @@ static void test_what_is_empty_is_given_back_at_the_end(void **state)
     assert_true(bytes_below(t) <= (uint64_t)65 << 20);
 }
 
+/* The file system below is full: what it has given before is used, wherever that is.  A
+ * limit for the file stands for that. */
+static void test_what_is_below_is_used_when_there_is_no_more(void **state)
+{
+    enum { LEN = 8 << 20, COUNT = 9, REMOVED = 4 }; /* 7 are in the first zone */
+    VjStoreTest *t = *state;
+    struct rlimit before, limit;
+    VjPut puts[COUNT];
+    struct stat st;
+
+    for (unsigned i = 0; i < COUNT; i++) {
+        puts[i] = put_text(t, i, LEN);
+    }
+    assert_int_equal(fstat(block_of(t)->fd, &st), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = (struct rlimit){.rlim_cur = (rlim_t)st.st_size, .rlim_max = before.rlim_max};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    for (unsigned i = 0; i < REMOVED; i++) {
+        assert_int_equal(vj_store_remove(t->s, i, puts[i].loc), 0);
+    }
+    for (unsigned i = 0; i < REMOVED; i++) {
+        puts[i] = put_text(t, i, LEN);
+    }
+    /* What is emptied is given back, and has room again. */
+    for (unsigned i = 0; i < COUNT; i++) {
+        assert_int_equal(vj_store_remove(t->s, i, puts[i].loc), 0);
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        puts[i] = put_text(t, i, LEN);
+    }
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    for (unsigned i = 0; i < COUNT; i++) {
+        expect_text(t, &puts[i]);
+    }
+    assert_int_equal(vj_store_flush(t->s), 0);
+}
+
 /* A zone that could not be reserved as a whole: no write into it finds out late. */
 static void test_what_is_written_directly_has_its_room(void **state)
 {
@@ -717,7 +758,9 @@ int main(void)
         ON(test_a_place_is_free_when_its_key_is_gone, cached),
         ON(test_a_place_is_free_when_its_key_is_gone, direct),
         ON(test_what_is_empty_is_given_back, cached),
+        ON(test_what_is_below_is_used_when_there_is_no_more, cached),
         ON(test_what_is_empty_is_given_back, direct),
+        ON(test_what_is_below_is_used_when_there_is_no_more, direct),
         ON(test_what_is_empty_is_given_back_at_the_end, cached),
         ON(test_full, small),
         ON(test_what_is_written_directly_has_its_room, direct),
