@@ -342,8 +342,8 @@ struct varjfs_recode {
  *          replicas, in one step: examined, found were healed, bad_count could not be.
  *          EAGAIN: too few nodes are there; EOPNOTSUPP: the volume has no replicas
  *
- *   GROW   a device that has become longer is used to its end, in one step; found_bytes is
- *          what was gained. EBUSY: another caller does it
+ *   GROW   a device that has become longer is used to its end, in one step; found_bytes
+ *          is what was gained. EBUSY: another caller does it
  *
  * @cursor is 0 at first; each call sets it for the next, VARJFS_TEND_END after the last
  * step.  The figures are those of the one step.

@@ -231,9 +231,9 @@ typedef bool VjFsVisit(void *opaque, const VjDirent *entry, const VjAttr *attr);
  *
  * Cookies grow within a directory and are never used twice: a name that is there all the
  * time is seen once, whatever is made and removed meanwhile.
- * @end           names from this cookie on are left out; UINT64_MAX: set to leave out what
- *                comes from now on, so that a caller that makes or renames names as it
- *                reads them comes to an end.  NULL: all names
+ * @end           names from this cookie on are left out.  UINT64_MAX: set to the cookie
+ *                that the next new name will get, so that a caller that makes or renames
+ *                names as it reads them comes to an end.  NULL: all names
  * @about_bytes   how much the caller has room for; fewer names may be given
  * No transaction is open while @visit runs.
  */

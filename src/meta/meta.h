@@ -142,9 +142,9 @@ typedef struct VjMetaOps {
      * Write: alone among writers or optimistic; may wait while the engine's memory for
      * what is not yet durable is full.  @release: the transaction only gives space back
      * and may use the reserve that is kept for such.  @background: waits while others
-     * want to write, and leaves them most of that memory.  Threads: any; a transaction stays
-     * on its thread, and a thread has at most one write transaction and no begin() of a
-     * second kind within it.  -ENOSPC, -EIO, -ENOMEM, -EROFS, -ESTALE (session.h).
+     * want to write, and leaves them most of that memory.  Threads: any; a transaction
+     * stays on its thread, and a thread has at most one write transaction and no begin()
+     * of a second kind within it.  -ENOSPC, -EIO, -ENOMEM, -EROFS, -ESTALE (session.h).
      * @txn: @txn_size bytes, zeroed but for its first members, which say what it is; the
      * room allocates it and frees it after commit, abort or a failure.  End a read
      * transaction soon: it keeps memory and pages of the engine from being used again.

@@ -178,15 +178,15 @@ typedef struct VjSession {
     VjCond writer_idle;  /* for the background */
     /* guarded by writer: */
     bool has_writer;       /* a write transaction is open */
-    unsigned writers_wait; /* not in the background */
-    uint64_t turns;        /* writers so far */
+    unsigned writers_wait; /* threads, not in the background */
+    uint64_t writer_count; /* since open, those that have begun */
 
     /* Brief; never across a call of the engine that may block. */
     VjMutex state;
     VjCond applier_wake; /* there may be something to do for the applier */
     VjCond moved;        /* a move ended, well or badly, or a generation was frozen */
     /* guarded by state: */
-    unsigned yielding; /* threads in the background that wait for a move */
+    unsigned yielding; /* threads in the background that wait for more memory */
     VjGeneration *active, *frozen; /* frozen: NULL when nothing is being moved */
     VjGeneration *dropped;         /* without references, to be freed by the applier */
     VjSnapshots snapshots;         /* of read transactions */
@@ -346,7 +346,7 @@ void vj_far_clear(VjView *v);
 /* ---- txn.c ----------------------------------------------------------------------- */
 
 /* The calling thread is the writer from now on, when the one before has ended;
- * @background: and when others have had their turns.  -ECANCELED, -ETIMEDOUT.  try:
+ * @background: and when others have gone first.  -ECANCELED, -ETIMEDOUT.  try:
  * false: another thread is. */
 int vj_session_writer_begin(VjSession *s, int64_t until_us,
                             bool background) G_GNUC_WARN_UNUSED_RESULT;

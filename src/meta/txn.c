@@ -15,7 +15,7 @@ static VjSession *session_of(const VjTxn *txn)
 #define BACKGROUND_PARTS 2u
 #define BACKGROUND_PARTS_BESIDE 4u
 /* It lets so many go first, if they wait. */
-#define BACKGROUND_TURNS 16u
+#define BACKGROUND_WRITERS_AHEAD 16u
 
 /* ---- Begin and end --------------------------------------------------------------- */
 
@@ -67,14 +67,14 @@ static int leave_memory(VjSession *s, int64_t until_us)
     return rc;
 }
 
-/* The next one goes on. */
-static void pass_turn(VjSession *s)
+/* The next writer goes on; wait_for_others() says when one in the background does. */
+static void wake_next_writer(VjSession *s)
 {
     vj_cond_signal(&s->writer_ended);
     vj_cond_broadcast(&s->writer_idle);
 }
 
-static int wait_for_turn(VjSession *s, int64_t until_us) VJ_REQUIRES(s->writer)
+static int wait_for_writer(VjSession *s, int64_t until_us) VJ_REQUIRES(s->writer)
 {
     int rc = 0;
 
@@ -88,10 +88,11 @@ static int wait_for_turn(VjSession *s, int64_t until_us) VJ_REQUIRES(s->writer)
 
 static int wait_for_others(VjSession *s, int64_t until_us) VJ_REQUIRES(s->writer)
 {
-    uint64_t after = s->turns + BACKGROUND_TURNS;
+    uint64_t after = s->writer_count + BACKGROUND_WRITERS_AHEAD;
     int rc = 0;
 
-    while (rc == 0 && (s->has_writer || (s->writers_wait > 0 && s->turns < after))) {
+    while (rc == 0 &&
+           (s->has_writer || (s->writers_wait > 0 && s->writer_count < after))) {
         rc = vj_cond_wait_or_cancel(&s->writer_idle, &s->writer, until_us);
     }
     return rc;
@@ -102,14 +103,14 @@ int vj_session_writer_begin(VjSession *s, int64_t until_us, bool background)
     int rc;
 
     vj_mutex_lock(&s->writer);
-    rc = background ? wait_for_others(s, until_us) : wait_for_turn(s, until_us);
+    rc = background ? wait_for_others(s, until_us) : wait_for_writer(s, until_us);
     if (rc == 0) {
         s->has_writer = true;
-        s->turns++;
+        s->writer_count++;
     }
     vj_mutex_unlock(&s->writer);
     if (rc < 0) {
-        pass_turn(s); /* this one may have been woken for it */
+        wake_next_writer(s); /* this one may have been woken for it */
     }
     return rc;
 }
@@ -121,7 +122,7 @@ bool vj_session_writer_try(VjSession *s)
     vj_mutex_lock(&s->writer);
     is_ours = !s->has_writer;
     s->has_writer = true;
-    s->turns += is_ours;
+    s->writer_count += is_ours;
     vj_mutex_unlock(&s->writer);
     return is_ours;
 }
@@ -133,11 +134,11 @@ void vj_session_writer_end(VjSession *s)
     s->has_writer = false;
     vj_mutex_unlock(&s->writer);
     /* The thread that wakes up finds the lock free. */
-    pass_turn(s);
+    wake_next_writer(s);
 }
 
-/* The writer's turn; what was committed before it is known, or there is memory for one
- * more; a view. */
+/* This thread is the writer; what was committed before is known, or there is memory for
+ * one more; a view. */
 static int begin_write(VjSession *s, VjSessionTxn *t)
 {
     int64_t until_us = t->txn.until_us;

@@ -115,7 +115,9 @@ void vj_block_doubt(VjBlockStore *b, VjBlockEntry *entry, int error) VJ_REQUIRES
 /* It is removed: nobody waits for its bytes. */
 void vj_block_end_doubt(VjBlockStore *b, VjBlockEntry *entry) VJ_REQUIRES(b->lock);
 
-/* ---- block-super.c ----------------------------------------------------------------- */ /* Where a file has something from @from on: not in a hole.  @end: nowhere. */
+/* ---- block-super.c ----------------------------------------------------------------- */
+
+/* Where a file has something from byte @from on: not in a hole.  @end: nowhere before. */
 uint64_t vj_block_data_from(const VjBlockStore *b, uint64_t from, uint64_t end);
 
 /* Opens the device, or the file: sets fd, is_file, is_direct. */
