@@ -219,8 +219,8 @@ struct varjfs_stage {
  *     of=thread id=4711 requests=99 over=0 bytes=0
  *
  *   id        inode number; or what gettid(2) says in the daemon's namespace
- *   requests  at most so many, and at least requests - over: the rest are those of what
- *             had its place before.  As long as over is the same, what is added is exact
+ *   requests  never below their number, and above it by at most over: so many were of
+ *             what had its place before.  While over stays the same, the growth is exact
  *   bytes     that reads asked for and writes brought, since it has its place
  *   path      one of its names, as it was some seconds ago; absent: not known.  Control
  *             characters and backslashes are \xNN.  The last field: it may have spaces
@@ -327,8 +327,8 @@ struct varjfs_recode {
 #define VARJFS_IOC_RECODE _IOWR(VARJFS_IOC_MAGIC, 6, struct varjfs_recode)
 
 /*
- * One step of looking after the whole volume; for root.  Any descriptor of the mount will
- * do.
+ * One step of looking after the whole volume; for root and the user who mounted.  Any
+ * descriptor of the mount will do.
  *
  *   GC     objects in the store that belong to nothing are removed, and what waits for
  *          its removal
@@ -348,8 +348,8 @@ struct varjfs_recode {
  * @cursor is 0 at first; each call sets it for the next, VARJFS_TEND_END after the last
  * step.  The figures are those of the one step.
  *
- * Errors: EPERM the caller is not root; EINVAL unknown version or kind; EROFS (GC,
- * CHECKPOINT); EIO.
+ * Errors: EPERM the caller is neither; EINVAL unknown version or kind; EROFS (GC,
+ * CHECKPOINT, GROW); EIO.
  */
 #define VARJFS_TEND_GC 1
 #define VARJFS_TEND_SCRUB 2

@@ -210,7 +210,7 @@ static const Subcommand subcommands[] = {
     {{.name = "varjfsctl gc",
       .operands = "[--json] MOUNT",
       .summary = "Removes stored objects that belong to nothing, and what waits for its\n"
-                 "removal.  For root.",
+                 "removal.  For root, and for who mounted.",
       .switches = json_switch},
      1,
      1,
@@ -219,7 +219,7 @@ static const Subcommand subcommands[] = {
       .operands = "[--json] MOUNT",
       .summary =
           "Copies the metadata, so that fsck.varjfs --restore can take them back.\n"
-          "For root.",
+          "For root, and for who mounted.",
       .switches = json_switch},
      1,
      1,
@@ -256,7 +256,7 @@ static const Subcommand subcommands[] = {
     {{.name = "varjfsctl scrub",
       .operands = "[OPTION...] MOUNT",
       .summary = "Reads and verifies all objects, and names the files that have damaged\n"
-                 "ones.  May be interrupted and resumed.  For root.",
+                 "ones.  May be interrupted and resumed.  For root, and for who mounted.",
       .switches = scrub_switches},
      1,
      1,
