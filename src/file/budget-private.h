@@ -65,8 +65,8 @@ bool vj_budget_has_blocks(VjBudget *b);
 void vj_budget_ask_again(VjBudget *b);
 /* Frees the blocks. */
 void vj_budget_trim(VjBudget *b);
-/* To be called once a second: frees the blocks when none was taken between
- * VJ_BUDGET_LOOKS calls and more.  Small writes, which take none, do not keep them. */
+/* To be called once a second: frees the blocks when none was taken since VJ_BUDGET_LOOKS
+ * calls.  Small writes, which take none, do not keep them. */
 #define VJ_BUDGET_LOOKS 5u
 void vj_budget_look(VjBudget *b);
 /* Write-back failed (@error -errno) or succeeded (0). */

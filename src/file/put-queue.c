@@ -7,10 +7,10 @@
  * bytes; the pool is shared by all of them.  The thread that cuts keeps the last chunk
  * and stores it itself: it would only wait, and a small file wakes no worker.
  *
- * A write-back has at most one call in the pool for each of its threads.  A call takes
+ * A write-back has at most as many calls in the pool as that has threads.  A call takes
  * chunk after chunk, so that a worker need not be woken for each; after some it goes to
- * the end of the pool's queue.  So another write-back stands behind some chunks of a
- * stream, and not behind all that wait.
+ * the end of the pool's queue.  So another write-back waits for some chunks of a stream,
+ * and not for all of its queue.
  */
 #include "file/write-back-private.h"
 

@@ -8,8 +8,8 @@
  * its count is never too low, and too high by `over` at most; and whatever has come more
  * often than one in WAYS of what its set has got is there.
  *
- * What is there is counted without a lock: a count may come to the number that takes the
- * place at the same moment.
+ * What is there is counted without a lock: of what comes at the moment at which a place
+ * is given away a count may go to the number that takes it, or be lost.
  */
 #include "front/front-private.h"
 

@@ -9,7 +9,7 @@
 
 #include <fuse_lowlevel.h>
 
-/* Counts, bytes and latencies of requests by kind; the files and callers that had most of
+/* Counts, bytes and latencies of requests by kind; the files and threads that had most of
  * them. */
 typedef struct VjCount VjCount;
 VjCount *vj_count_new(void);
@@ -36,8 +36,8 @@ unsigned vj_busiest_list(VjBusiest *b, VjFsBusy out[VJ_BUSIEST_MAX]);
  */
 void vj_count_begins(VjCount *c, const void *request, size_t len);
 void vj_count_ends(void);
-/* Before another thread can see @req, which the calling thread works on: that one may
- * answer it.  No locks held; again is fine. */
+/* To be called before another thread can see @req, which the calling thread works on, as
+ * that one may answer it.  No locks held; a second call does nothing. */
 void vj_count_hand_over(VjCount *c, fuse_req_t req);
 
 /* Every kind, in fixed order, of the group "request". */

@@ -87,7 +87,7 @@ struct VjCount {
     GHashTable *handed; /* fuse_req_t → Counted, owned */
 };
 
-/* What this thread works on, while it is this thread's to answer. */
+/* What this thread works on, while no other thread may answer it; calls NULL: nothing. */
 static _Thread_local Counted own;
 
 /* ---- requests ---------------------------------------------------------------------- */
@@ -162,7 +162,8 @@ void vj_count_begins(VjCount *c, const void *request, size_t len)
     count_source(c, &head, request, len);
 }
 
-static void is_over(const Counted *r)
+/* It has its answer, or gets none. */
+static void add_latency(const Counted *r)
 {
     if (r->calls != NULL) {
         vj_call_took(r->calls, r->kind, vj_clock_mono_ns() - r->begun_ns);
@@ -171,7 +172,7 @@ static void is_over(const Counted *r)
 
 void vj_count_ends(void)
 {
-    is_over(&own);
+    add_latency(&own);
     own.calls = NULL;
 }
 
@@ -251,7 +252,7 @@ static Counted answer(fuse_req_t req, uint64_t bytes, bool failed)
 /* Passes @result on. */
 static int answered(const Counted *r, int result)
 {
-    is_over(r);
+    add_latency(r);
     return result;
 }
 
@@ -267,7 +268,7 @@ void vj_reply_none(fuse_req_t req)
     Counted r = answer(req, 0, false);
 
     fuse_reply_none(req);
-    is_over(&r);
+    add_latency(&r);
 }
 
 int vj_reply_entry(fuse_req_t req, const struct fuse_entry_param *e)

@@ -9,17 +9,19 @@
  * answer.  Where several have got there, the one that ends last is taken: names are
  * missing from none.
  *
- * The kernel keeps a list that came to its end.  A reader of that list asks where it was
- * dropped meanwhile, and no READDIR has said before where that reader is: a listing that
- * was left long ago, perhaps after its first names, may have been there last.  So what
- * came to its end moves the ends of those that were begun before and are not over.
+ * The kernel keeps the list of a listing that came to its end, and answers readers from
+ * it without a READDIR.  When it drops that list, such a reader goes on by READDIR at a
+ * cookie that it has from the list.  What is remembered at that cookie may be another
+ * listing, which was begun earlier and left: its end would leave out names that are in
+ * the list.  So a listing that comes to its end moves the ends of those of its directory
+ * that were begun before and are not over to its own.
  *
- * One that is not known any more, as too many others have come since, goes on with the
- * names that are there by then, as after seekdir(3).
+ * A listing that is not remembered any more, as too many others have come since, goes on
+ * with the names that are there by then, as after seekdir(3).
  */
 #include "front/front-private.h"
 
-/* Of the same set are those of the same few directories. */
+/* By directory: listings of one directory are in one set. */
 #define SETS 32u
 #define WAYS (VJ_DIR_STREAMS_MAX / SETS)
 

@@ -38,7 +38,7 @@ struct VjFs {
     VjMeta *meta;
     VjFsKnows *knows;
     void *knows_opaque;
-    const VjFsRequests *requests;
+    const VjFsRequests *requests; /* NULL: there is no kernel that sends any */
     void *requests_opaque;
     const VjFsEvents *events; /* changes between two calls of vj_volume_listen */
     void *events_opaque;
@@ -105,8 +105,10 @@ char *vj_fs_shown_name(VjFs *fs, uint64_t ino);
  * vj_fs_busy_paths - one path of each of @busy, for people
  *
  * May be some seconds old, and is NULL where none is known yet: files do not know their
- * names, so one pass over all names finds them all, and takes a small share of the time.
- * @visit is called for each.
+ * names, so one pass over all names finds them, and a search in each directory above the
+ * rest of their paths.  That takes a small share of the time (LOOK_SHARE of path.c), and
+ * may be done by this call: it blocks.
+ * @visit is called for each, without a lock.
  * Locks   none
  */
 typedef void VjFsBusyVisit(void *opaque, const VjFsBusy *busy, const char *path);

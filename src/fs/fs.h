@@ -59,14 +59,16 @@ VjFs *vj_fs_new(VjVolume *volume);
 void vj_fs_free(VjFs *fs);
 /* Setup only.  Without it an inode without name and handle is removed at once. */
 void vj_fs_set_knows(VjFs *fs, VjFsKnows *knows, void *opaque);
-/* An inode, or a thread, that many requests were about. */
+
+/* An inode that many requests were about, or a thread that many came from. */
 typedef struct VjFsBusy {
-    uint64_t id;
-    uint64_t requests; /* at most so many; at least `over` less */
-    uint64_t over;     /* of them, those before its place in the list was its own */
-    uint64_t bytes;    /* that READs asked for and WRITEs brought, since then */
+    uint64_t id;       /* of the inode; of the thread, as gettid(2) says */
+    uint64_t requests; /* never below their number, and above it by at most `over` */
+    uint64_t over;     /* those of what had its place in the list before */
+    uint64_t bytes; /* that READs asked for and WRITEs brought, since it has the place */
 } VjFsBusy;
 
+/* So many inodes, and as many threads. */
 #define VJ_BUSIEST_MAX 256u
 
 /* What the kernel has asked for.  Threads: any. */

@@ -14,8 +14,7 @@
 
 typedef _Atomic uint64_t Counter;
 
-/* view, update: a transaction from its beginning to its end.  get: also next and prev, a
- * del reads too. */
+/* view, update: a transaction from its beginning to its end. */
 typedef enum Call {
     CALL_VIEW,
     CALL_UPDATE,
@@ -42,6 +41,7 @@ typedef struct Stats {
     VjMeta meta;
     VjCallStats *calls;
     Counter commits, conflicts; /* by their results */
+    /* By space; gets: also next and prev. */
     Counter gets[VJ_SPACE_COUNT], puts[VJ_SPACE_COUNT], dels[VJ_SPACE_COUNT];
 } Stats;
 

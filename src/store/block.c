@@ -80,7 +80,7 @@ static bool load_key(void *opaque, VjSlice key, VjSlice value)
     vj_mutex_lock(&b->lock);
     if (vj_block_is_mount_key(key)) {
         if (!vj_block_mounts_decode(value, &b->mounts)) {
-            b->mounts = (VjBlockMounts){0}; /* none, unless it was never mounted */
+            b->mounts = (VjBlockMounts){0}; /* fits a device that was never mounted */
         }
         vj_mutex_unlock(&b->lock);
         return true;
@@ -184,7 +184,7 @@ static bool check_mounts(VjBlockStore *b, const VjStorePlace *place, GError **er
                         b->path);
 }
 
-/* As many as say so when the device is opened next. */
+/* The mount before, whose number the device has, and this one, whose number it gets. */
 static int block_claim(VjStore *s, GArray *changes)
 {
     VjBlockStore *b = (VjBlockStore *)s;

@@ -104,7 +104,7 @@ struct VjIo {
     gint refs;
     VjStore *store;    /* that it was submitted to */
     VjIo *child;       /* of a wrapper: what it submitted to the next store */
-    uint64_t begun_ns; /* of the stats wrapper */
+    uint64_t begun_ns; /* of the stats wrapper: vj_clock_mono_ns() at submit */
     void *of_driver;   /* the driver's, from submit until it completes @io */
     /* guarded by the queue's lock, as the rest: */
     VjIo *deadline_before, *deadline_next; /* of those that are watched */
@@ -375,10 +375,11 @@ typedef struct VjStoreOps {
      */
     void (*bad_keys)(VjStore *s, GArray *changes, VjStoreBadKeys *out);
     /*
-     * Who may write has opened it.  claim() appends key changes to @changes; when they
-     * are durable, and before the first put, claimed() says on the device that this mount
-     * used it, so that another copy of the metadata is refused from then on.  Both or
-     * neither: NULL: nothing is said.  Setup only.  -EIO.
+     * The store was opened by a user that may write.  claim() appends key changes to
+     * @changes; when they are durable, and before the first put, claimed() says on the
+     * device that this mount used it, so that another copy of the metadata is refused from
+     * then on.  A driver has both or neither; NULL: nothing is said.  Setup only, before
+     * wrappers are put around it; claimed() blocks.  -EIO, -ENOMEM.
      */
     int (*claim)(VjStore *s, GArray *changes);
     int (*claimed)(VjStore *s);

@@ -44,8 +44,9 @@ struct VjFlusher {
     GQueue due;    /* VjFile, rising by due_us */
     bool has_leader;
     int64_t wake_us; /* when the leader wakes */
-    /* Take the next file whatever its age: any one; or one that holds much, or when none
-     * of those is being written back. */
+    /* Memory is short, so the next file is taken whatever its age.  pressure_any: any
+     * file; else one that holds much, and others only while none of these is being
+     * written back. */
     bool pressure_any, pressure;
     unsigned much_rounds; /* threads that write back a file that holds much */
     bool stop;
