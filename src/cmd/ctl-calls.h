@@ -21,10 +21,6 @@ GArray *vj_ctl_calls(const VjCtl *ctl, const char *path, int fd);
 char *vj_ctl_field(char *const *fields, const char *name);
 bool vj_ctl_field_number(char *const *fields, const char *name, uint64_t *out);
 
-/* What other people named, for a terminal: what is not printable, or not UTF-8, as
- * \xNN; owned. */
-char *vj_ctl_printable(const char *text);
-
 /* A time for people, "12.3us", "4.5ms"; "-": none. */
 char *vj_ctl_duration(uint64_t ns);
 /* The call of rank @permille/1000, never above the longest; 0: none. */

@@ -288,27 +288,6 @@ static void screen_end(const Screen *s)
     printf("%s", s->is_terminal ? "\033[J" : "\n");
 }
 
-char *vj_ctl_printable(const char *text)
-{
-    GString *out = g_string_new(NULL);
-
-    while (*text != '\0') {
-        gunichar c = g_utf8_get_char_validated(text, -1);
-        bool is_valid = c != (gunichar)-1 && c != (gunichar)-2;
-        const char *next = is_valid ? g_utf8_next_char(text) : text + 1;
-
-        if (is_valid && g_unichar_isprint(c)) {
-            g_string_append_len(out, text, next - text);
-        } else {
-            for (; text < next; text++) {
-                g_string_append_printf(out, "\\x%02x", (unsigned char)*text);
-            }
-        }
-        text = next;
-    }
-    return g_string_free(out, FALSE);
-}
-
 /* ---- one interval ------------------------------------------------------------------ */
 
 static char *rate(uint64_t amount, double seconds)
@@ -321,7 +300,7 @@ static void show_head(Screen *s, const char *path, const Reading *before,
 {
     g_autoptr(GDateTime) time = g_date_time_new_now_local();
     g_autofree char *clock = g_date_time_format(time, "%H:%M:%S");
-    g_autofree char *shown = vj_ctl_printable(path);
+    g_autofree char *shown = vj_one_line(path);
     g_autofree char *line = NULL, *requests = NULL;
     uint64_t sum = 0, read = 0, written = 0;
 
@@ -396,7 +375,7 @@ static void show_busy(Screen *s, const char *what, const GArray *all, double sec
     screen_line(s, head);
     for (guint i = 0; i < MIN(all->len, s->busy_rows); i++) {
         const Busy *b = &g_array_index(all, Busy, i);
-        g_autofree char *name = vj_ctl_printable(b->name == NULL ? "-" : b->name);
+        g_autofree char *name = vj_one_line(b->name == NULL ? "-" : b->name);
         g_autofree char *requests = rate(b->requests, seconds);
         g_autofree char *bytes = rate(b->bytes, seconds);
         g_autofree char *id =

@@ -89,14 +89,11 @@ static void test_many(void **state)
     vj_dir_streams_free(s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one),
-        cmocka_unit_test(test_several),
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_many),
-    };
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_one),
+    cmocka_unit_test(test_several),
+    cmocka_unit_test(test_kept),
+    cmocka_unit_test(test_many),
+};
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+VJ_TEST_MAIN(tests)

@@ -171,13 +171,10 @@ static void pressure_is_relieved_by_what_holds_much(void **state)
     set_up(&x);
     begin_stream(&x, "put");
     for (unsigned i = 0; i < ROUNDS; i++) {
-        uint64_t calls = vj_store_fault_calls(x.v->store);
-
         write_at(x.small, 100 * i, 100, 10 + i);
         vj_flusher_pressure(x.v->flusher, false);
         g_thread_yield();
-        assert_int_equal(vj_file_sync(x.small), 0);
-        assert_true(vj_store_fault_calls(x.v->store) >= calls);
+        assert_int_equal(vj_file_sync(x.small), 0); /* it would wait for its puts, too */
     }
     assert_true(vj_file_is_dirty(x.stream));
     let_go(&x);
