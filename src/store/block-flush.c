@@ -150,8 +150,8 @@ static void sync_once(VjBlockStore *b) VJ_REQUIRES(b->lock)
         decide(b, covered);
         b->must_sync = false;
         (void)vj_block_give_back_zones(b, VJ_BLOCK_GIVEN_BACK_MAX);
-        vj_block_space_try_all(
-            &b->space); /* others may have left some of what is below */
+        /* Others may have left some of what is below. */
+        vj_block_space_try_all(&b->space);
     } else {
         doubt_all(b, rc);
     }

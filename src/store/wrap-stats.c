@@ -181,7 +181,7 @@ static int stats_get_checked(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset
                  vj_store_get_checked(s->next, id, loc, offset, dst, len), len);
 }
 
-/* What is not offered is no get: the one that follows is counted. */
+/* What is not offered is no get, and no failure: the one that follows is counted. */
 static int stats_with_file(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset,
                            size_t len, VjStoreUseFile *use, void *opaque)
 {
@@ -227,9 +227,9 @@ static int stats_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *f
                         uint8_t algorithm, VjDigest *out)
 {
     uint64_t begun_ns = vj_clock_mono_ns();
+    int result = vj_store_digest(s->next, id, loc, form, algorithm, out);
 
-    return count(s, CALL_DIGEST, begun_ns,
-                 vj_store_digest(s->next, id, loc, form, algorithm, out), 0);
+    return result == -EOPNOTSUPP ? result : count(s, CALL_DIGEST, begun_ns, result, 0);
 }
 
 static int stats_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,

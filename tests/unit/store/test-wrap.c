@@ -404,6 +404,8 @@ static void test_stats(void **state)
 {
     VjStoreTest *t = *state;
     VjPut put = vj_store_test_put(t->s, 1, 1000);
+    VjStoreForm form = {.plain_bytes = 1000, .stored_bytes = 1000};
+    VjDigest digest;
     VjStoreStats stats;
     uint8_t bytes[300];
     g_autoptr(VjBuf) holder = vj_buf_new(1000);
@@ -420,6 +422,8 @@ static void test_stats(void **state)
     /* Not past a wrapper that looks at what is gotten: nothing happened. */
     assert_int_equal(vj_store_with_file(t->s, 1, put.loc, 100, 300, no_file, NULL),
                      -EOPNOTSUPP);
+    /* Nor did a driver fail that has no digest: its caller reads instead. */
+    assert_int_equal(vj_store_digest(t->s, 1, put.loc, &form, 0, &digest), -EOPNOTSUPP);
     vj_store_expect(t->s, 1, put.loc);
     assert_int_equal(vj_store_flush(t->s), 0);
     assert_int_equal(vj_store_remove(t->s, 1, put.loc), 0);
