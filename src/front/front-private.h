@@ -66,8 +66,8 @@ void vj_lookup_counts_size(VjLookupCounts *k, uint64_t *inodes, uint64_t *bytes)
 typedef struct VjDirStreams VjDirStreams;
 VjDirStreams *vj_dir_streams_new(void);
 void vj_dir_streams_free(VjDirStreams *s); /* NULL is fine */
-/* Names of @dir behind @cookie are wanted: where that listing ends, as vj_fs_readdir takes
- * it; UINT64_MAX: it begins, or is not remembered.  Any thread. */
+/* Names of @dir behind @cookie are wanted: where that listing ends, as vj_fs_readdir
+ * takes it; UINT64_MAX: it begins, or is not remembered.  Any thread. */
 uint64_t vj_dir_streams_end(VjDirStreams *s, uint64_t dir, uint64_t cookie);
 /* Names behind @cookie, up to that at @last (0: there is none any more), are given to a
  * listing that goes to @end.  Any thread. */

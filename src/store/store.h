@@ -377,8 +377,8 @@ typedef struct VjStoreOps {
     /*
      * The store was opened by a user that may write.  claim() appends key changes to
      * @changes; when they are durable, and before the first put, claimed() says on the
-     * device that this mount used it, so that another copy of the metadata is refused from
-     * then on.  A driver has both or neither; NULL: nothing is said.  Setup only, before
+     * device that this mount used it, so that another copy of the metadata is refused
+     * from then on.  A driver has both or neither; NULL: nothing is said.  Setup only, before
      * wrappers are put around it; claimed() blocks.  -EIO, -ENOMEM.
      */
     int (*claim)(VjStore *s, GArray *changes);
