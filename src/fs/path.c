@@ -321,7 +321,7 @@ static int busy_names_body(VjTxn *txn, void *opaque)
     return r;
 }
 
-/* Under the lock: they are to be looked for now, by the caller. */
+/* Under the lock.  True: the caller is to look for them now. */
 static bool begin_look(VjFs *fs, const VjFsBusy *busy, unsigned count)
     VJ_REQUIRES(fs->lock)
 {
@@ -352,7 +352,7 @@ static void look(VjFs *fs, const VjFsBusy *busy, unsigned count)
     g_hash_table_unref(b.places);
     vj_mutex_lock(&fs->lock);
     fs->busy_look_us = vj_clock_mono_us() - begun_us;
-    if (r == 0) {
+    if (r == 0) { /* else those of before stay until the next look */
         GHashTable *before = fs->busy_paths;
 
         fs->busy_paths = b.paths;

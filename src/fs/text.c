@@ -286,10 +286,10 @@ int vj_fs_count_at_node(VjFs *fs, const VjCaller *who, const char *address, uint
     return is_owner(who) ? vj_volume_count_at_node(fs->volume, address, out) : -EPERM;
 }
 
-/* A value is one line: a newline, which a path may have, is shown as a question mark. */
+/* A value is one line, whatever its path has. */
 static void tell_pair(void *opaque, const char *name, const char *value)
 {
-    g_autofree char *line = g_strdelimit(g_strdup(value), "\n", '?');
+    g_autofree char *line = vj_one_line(value);
 
     text_pair(opaque, name, line);
 }

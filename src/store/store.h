@@ -378,8 +378,8 @@ typedef struct VjStoreOps {
      * The store was opened by a user that may write.  claim() appends key changes to
      * @changes; when they are durable, and before the first put, claimed() says on the
      * device that this mount used it, so that another copy of the metadata is refused
-     * from then on.  A driver has both or neither; NULL: nothing is said.  Setup only, before
-     * wrappers are put around it; claimed() blocks.  -EIO, -ENOMEM.
+     * from then on.  A driver has both or neither; NULL: nothing is said.  Setup only,
+     * before wrappers are put around it; claimed() blocks.  -EIO, -ENOMEM.
      */
     int (*claim)(VjStore *s, GArray *changes);
     int (*claimed)(VjStore *s);
