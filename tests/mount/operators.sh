@@ -29,7 +29,7 @@ complete_words()
 
 subcommands=$(varjfsctl --help | sed -n '/^Subcommands/,/^$/s/^  \([a-z]*\).*/\1/p' | sort | xargs)
 is "varjfsctl: all subcommands" "$(complete_words varjfsctl '')" "$subcommands"
-is "varjfsctl: some subcommands" "$(complete_words varjfsctl st)" "statistics stats status"
+is "varjfsctl: some subcommands" "$(complete_words varjfsctl st)" "statistics stats status store"
 is "varjfsctl: switches of a subcommand" "$(complete_words varjfsctl stats --)" \
     "--help --json --prometheus --version"
 is "varjfsctl: a switch with a value" "$(complete_words varjfsctl scrub --ra)" "--rate="
