@@ -62,9 +62,10 @@ void vj_fs_set_knows(VjFs *fs, VjFsKnows *knows, void *opaque);
 
 /* An inode that many requests were about, or a thread that many came from. */
 typedef struct VjFsBusy {
-    uint64_t id;       /* of the inode; of the thread, as gettid(2) says */
-    uint64_t requests; /* never below their number, and above it by at most `over` */
-    uint64_t over;     /* those of what had its place in the list before */
+    uint64_t id; /* of the inode; of the thread, as gettid(2) says */
+    /* Hardly ever below their number (threads that meet), above it by `over` at most. */
+    uint64_t requests;
+    uint64_t over;  /* those of what had its place in the list before */
     uint64_t bytes; /* that READs asked for and WRITEs brought, since it has the place */
 } VjFsBusy;
 
