@@ -220,7 +220,8 @@ struct varjfs_stage {
  *
  *   id        inode number; or what gettid(2) says in the daemon's namespace
  *   requests  hardly ever below their number (where threads meet at one moment), and
- *             above it by at most over: so many were of what had its place before.  While over stays the same, the growth is exact
+ *             above it by at most over: so many were of what had its place before.
+ *             While over stays the same, the growth is exact
  *   bytes     that reads asked for and writes brought, since it has its place
  *   path      one of its names, as it was some seconds ago; absent: not known.  Control
  *             characters and backslashes are \xNN.  The last field: it may have spaces
