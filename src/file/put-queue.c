@@ -34,6 +34,7 @@ void vj_put_queue_init(VjPutQueue *q, VjFileTable *table, const VjTransform *wan
     vj_mutex_init(&q->lock, VJ_RANK_FILE_QUEUE, "file.put-queue");
     vj_cond_init(&q->done);
     g_queue_init(&q->jobs);
+    g_atomic_pointer_set(&q->self, q);
 }
 
 void vj_put_queue_clear(VjPutQueue *q)
@@ -101,22 +102,23 @@ static size_t take_jobs(VjPutQueue *q, VjFileTable *table, VjPutJob *jobs[TOGETH
     return count;
 }
 
-static void push_call(VjPutQueue *q)
+/* Reads nothing of @q, which may be over before it returns. */
+static void push_call(GThreadPool *workers, VjPutQueue *q)
 {
-    g_atomic_pointer_set(&q->self, q);
-    g_thread_pool_push(q->table->workers, &q->self,
-                       NULL); /* queues even if no thread can start */
+    g_thread_pool_push(workers, &q->self, NULL); /* queues even if no thread can start */
 }
 
 void vj_put_worker(gpointer data, gpointer volume)
 {
     VjPutQueue *q = g_atomic_pointer_get((VjPutQueue **)data);
     VjFileTable *table = volume;
+    GThreadPool *workers;
     VjPutJob *jobs[TOGETHER];
     size_t taken = 0, count;
     bool skip, goes_on;
 
     vj_mutex_lock(&q->lock);
+    workers = table->workers;
     while (taken < VJ_PUT_CALL_JOBS && q->jobs.length > 0) {
         count = take_jobs(q, table, jobs);
         skip = q->error != 0;
@@ -131,7 +133,7 @@ void vj_put_worker(gpointer data, gpointer volume)
     }
     vj_mutex_unlock(&q->lock);
     if (goes_on) {
-        push_call(q); /* it is not over, so the queue is still there */
+        push_call(workers, q);
     }
 }
 
@@ -148,7 +150,7 @@ static void hand_over(VjPutQueue *q)
         q->calls += calls;
         vj_mutex_unlock(&q->lock);
         if (calls) {
-            push_call(q);
+            push_call(q->table->workers, q);
         }
     }
 }
