@@ -225,8 +225,25 @@ void vj_cond_clear(VjCond *c)
     must(pthread_cond_destroy(&c->cond), "clear", "condition");
 }
 
+static _Thread_local void (*before_wait)(void *opaque);
+static _Thread_local void *before_wait_opaque;
+
+void vj_before_wait_set(void (*call)(void *opaque), void *opaque)
+{
+    before_wait = call;
+    before_wait_opaque = opaque;
+}
+
+void vj_before_wait(void)
+{
+    if (before_wait != NULL) {
+        before_wait(before_wait_opaque);
+    }
+}
+
 VJ_UNANALYSED void vj_cond_wait(VjCond *c, VjMutex *m)
 {
+    vj_before_wait();
     check_innermost(m);
     pop(m, m->name, m->rank);
     must(pthread_cond_wait(&c->cond, &m->mutex), "wait", m->name);
@@ -254,6 +271,7 @@ VJ_UNANALYSED bool vj_cond_wait_until(VjCond *c, VjMutex *m, int64_t until_mono_
     struct timespec deadline = deadline_of(until_mono_us);
     int failed;
 
+    vj_before_wait();
     check_innermost(m);
     pop(m, m->name, m->rank);
     failed = pthread_cond_timedwait(&c->cond, &m->mutex, &deadline);

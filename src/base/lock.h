@@ -92,6 +92,17 @@ bool vj_cond_wait_until(VjCond *c, VjMutex *m, int64_t until_mono_us) VJ_REQUIRE
 void vj_cond_signal(VjCond *c);
 void vj_cond_broadcast(VjCond *c);
 
+/*
+ * vj_before_wait_set - what this thread calls before it may wait for long
+ *
+ * It is called before each wait for a condition, and by rooms whose calls may wait (a store,
+ * a test's delay), perhaps with locks held: so it takes none, and does not wait.
+ * @call     NULL: nothing, as at the start
+ * Threads   of the calling thread alone
+ */
+void vj_before_wait_set(void (*call)(void *opaque), void *opaque);
+void vj_before_wait(void);
+
 /* Readers share; the same rank rules.  May be held across I/O only where LOCKS.md says
  * so. */
 typedef struct VJ_TSA(capability("rwlock")) VjRwLock {

@@ -40,7 +40,10 @@ void vj_count_ends(void);
  * that one may answer it.  No locks held; a second call does nothing. */
 void vj_count_hand_over(VjCount *c, fuse_req_t req);
 
-/* Every kind, in fixed order, of the group "request". */
+/* A thread has polled for a request since vj_clock_mono_ns() was @begun_ns. */
+void vj_count_poll(VjCount *c, uint64_t begun_ns, bool found);
+
+/* Every kind, in fixed order, of the group "request", and polls, of the group "wait". */
 void vj_count_visit(VjCount *c, VjCallVisit *visit, void *opaque);
 /* The inodes that most requests were about, or the threads that most came from. */
 unsigned vj_count_busiest_files(VjCount *c, VjFsBusy out[VJ_BUSIEST_MAX]);

@@ -71,6 +71,9 @@ static const char *const kinds[] = {
     [OPCODE_STATX] = "statx",
 };
 
+/* Behind the kinds. */
+#define KIND_BUSY_POLL G_N_ELEMENTS(kinds)
+
 /* One that has no answer yet. */
 typedef struct Counted {
     VjCallStats *calls; /* NULL: none */
@@ -96,7 +99,7 @@ VjCount *vj_count_new(void)
 {
     VjCount *c = g_new0(VjCount, 1);
 
-    c->calls = vj_call_stats_new(G_N_ELEMENTS(kinds));
+    c->calls = vj_call_stats_new(KIND_BUSY_POLL + 1);
     c->files = vj_busiest_new();
     c->threads = vj_busiest_new();
     vj_mutex_init(&c->lock, VJ_RANK_FRONT, "front count");
@@ -209,8 +212,15 @@ static bool take_handed(VjCount *c, fuse_req_t req, Counted *out)
     return found != NULL;
 }
 
+void vj_count_poll(VjCount *c, uint64_t begun_ns, bool found)
+{
+    vj_call_done(c->calls, KIND_BUSY_POLL, begun_ns, 0, !found);
+}
+
 void vj_count_visit(VjCount *c, VjCallVisit *visit, void *opaque)
 {
+    VjCallSums polls;
+
     for (unsigned i = 0; i < G_N_ELEMENTS(kinds); i++) {
         if (kinds[i] != NULL) {
             VjCallSums sums;
@@ -219,6 +229,8 @@ void vj_count_visit(VjCount *c, VjCallVisit *visit, void *opaque)
             visit(opaque, "request", kinds[i], &sums);
         }
     }
+    vj_call_stats_read(c->calls, KIND_BUSY_POLL, &polls);
+    visit(opaque, "wait", "busy_poll", &polls);
 }
 
 unsigned vj_count_busiest_files(VjCount *c, VjFsBusy out[VJ_BUSIEST_MAX])

@@ -175,6 +175,7 @@ static void wait_for_test(const char *dir, const char *point)
     /* It was opened so that a test which goes away just now does not keep us. */
     if (from_test >= 0 && fcntl(from_test, F_SETFL, 0) == 0 &&
         write(to_test, &byte, 1) == 1) {
+        vj_before_wait();
         while (read(from_test, &byte, 1) < 0 && errno == EINTR) {
         }
     }

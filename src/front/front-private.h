@@ -294,6 +294,7 @@ struct VjFront {
     /* Never changes: what the kernel believes of @ino is stale.  Does not block. */
     void (*tell_changed)(VjFront *f, uint64_t ino);
     VjDelays delays;
+    unsigned busy_poll_us; /* never changes */
     /* By INIT: */
     bool maps_direct_files;    /* a file that is opened past the page cache has mmap */
     bool knows_who_sets_flags; /* the kernel looks at the caller of chattr(1) itself */

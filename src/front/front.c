@@ -490,6 +490,7 @@ bool vj_front_run(const VjFrontConfig *config, GError **error)
     if (g_getenv("VARJFS_TEST_DELAY") != NULL) {
         vj_log_warn("test: requests are held up: %s", g_getenv("VARJFS_TEST_DELAY"));
     }
+    f->busy_poll_us = config->busy_poll_us;
     fuse_set_log_func(fuse_log_line);
     if (vj_delays_parse(g_getenv("VARJFS_TEST_DELAY"), &f->delays, error) &&
         session_new(f, config, error) && session_mount(f, config, error)) {

@@ -28,7 +28,9 @@ typedef struct VjFrontConfig {
     VjFs *fs;               /* borrowed */
     const char *mountpoint; /* that of the plan */
     bool debug;             /* print every request on stderr */
-    VjGuard *guard;         /* borrowed */
+    /* How long a thread polls for the next request before it sleeps, at most; 0: never. */
+    unsigned busy_poll_us;
+    VjGuard *guard; /* borrowed */
     VjFrontReady *ready;
     void *opaque;
 } VjFrontConfig;

@@ -29,7 +29,9 @@ src_front_libvj_front_la_SOURCES = \
 	src/front/ops-ioctl.c \
 	src/front/ops.c \
 	src/front/ranges.c \
+	src/front/receive.c \
 	src/front/request.c \
+	src/front/serve-private.h \
 	src/front/serve.c \
 	src/front/stage.c \
 	src/front/thread-time.c \

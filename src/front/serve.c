@@ -14,15 +14,10 @@
  * The thread that calls vj_serve serves nothing: it waits for the end, joins threads, and
  * looks once a second for callers that die without an INTERRUPT.
  */
-#include "front/front-private.h"
+#include "front/serve-private.h"
 
-#include <linux/fuse.h>
 #include <signal.h>
-#include <unistd.h>
 
-/* What stands before the bytes of a WRITE; they begin a page. */
-#define HEAD_BYTES (sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
-#define HEAD_SKIP (VJ_PAGE_BYTES - HEAD_BYTES)
 /* Smaller ones are copied: a buffer counts whole against dirty=. */
 #define HAND_OVER_LEAST (VJ_FRONT_IO_MAX / 2)
 /* How often waiting threads get the wake signal at the end, until all have seen it,
@@ -35,32 +30,7 @@
 
 G_STATIC_ASSERT(VJ_FS_BLOCK_BYTES >= VJ_PAGE_BYTES + VJ_FRONT_IO_MAX);
 
-typedef struct VjServer VjServer;
-
-typedef struct Worker {
-    VjServer *server;
-    pthread_t thread;
-    /* Guarded by front->lock: to be joined; NULL: its maker has not got it yet. */
-    GThread *handle;
-    uint8_t *block; /* of VJ_FS_BLOCK_BYTES; the request stands from HEAD_SKIP on */
-    VjServed served;
-    bool waits;    /* counted already: it has nothing left to do but to answer */
-    gint receives; /* atomic: it waits for a request, or is about to */
-} Worker;
-
-struct VjServer {
-    VjFront *front;
-    unsigned most; /* threads */
-    gint idle;     /* of them, those that wait for a request, or are about to; atomic */
-    /* guarded by front->lock: */
-    GPtrArray *workers; /* Worker, of the threads that run */
-    GPtrArray *ended;   /* GThread, to be joined */
-    unsigned count;     /* threads, also those that are being started */
-    bool over;
-    int error; /* why it ended, -errno */
-};
-
-static _Thread_local Worker *this_worker;
+static _Thread_local VjWorker *this_worker;
 
 static gpointer worker_main(gpointer opaque);
 
@@ -80,71 +50,41 @@ static void tell_over(VjServer *s, int error)
 }
 
 /* The bytes of the next request; 0: it is over. */
-static size_t receive(VjServer *s, Worker *w)
+static size_t receive(VjServer *s, VjWorker *w)
 {
-    struct fuse_session *session = s->front->session;
+    ssize_t got = vj_receive(s, w);
 
-    for (;;) {
-        ssize_t got;
-        int error;
-
-        if (fuse_session_exited(session)) {
-            tell_over(s, 0);
-            return 0;
-        }
-        g_atomic_int_set(&w->receives, 1);
-        got = read(fuse_session_fd(session), w->block + HEAD_SKIP,
-                   VJ_FS_BLOCK_BYTES - HEAD_SKIP);
-        error = errno;
-        g_atomic_int_set(&w->receives, 0);
-        if (got >= (ssize_t)sizeof(struct fuse_in_header)) {
-            return (size_t)got;
-        }
-        /* ENOENT: it was taken back before it was read. */
-        if (got < 0 && (error == EINTR || error == EAGAIN || error == ENOENT)) {
-            continue;
-        }
-        if (got < 0) {
-            tell_over(s, error == ENODEV ? 0 : -error); /* ENODEV: it is unmounted */
-        } else {
-            tell_over(s, -EIO);
-        }
-        fuse_session_exit(session);
-        return 0;
+    if (got > 0) {
+        return (size_t)got;
     }
+    tell_over(s, (int)got);
+    fuse_session_exit(s->front->session);
+    return 0;
 }
 
-static struct fuse_in_header head_of(const Worker *w)
+static bool is_forget(const VjWorker *w)
 {
-    struct fuse_in_header head;
-
-    memcpy(&head, w->block + HEAD_SKIP, sizeof head);
-    return head;
-}
-
-static bool is_forget(const Worker *w)
-{
-    uint32_t opcode = head_of(w).opcode;
+    uint32_t opcode = vj_worker_head(w).opcode;
 
     return opcode == FUSE_FORGET || opcode == FUSE_BATCH_FORGET;
 }
 
 /* Pages that the kernel writes back: on an error it would lose them. */
-static bool is_write_back(const Worker *w, size_t len)
+static bool is_write_back(const VjWorker *w, size_t len)
 {
     struct fuse_write_in in;
 
     if (len < sizeof(struct fuse_in_header) + sizeof in) {
         return false; /* libfuse refuses it */
     }
-    memcpy(&in, w->block + HEAD_SKIP + sizeof(struct fuse_in_header), sizeof in);
+    memcpy(&in, w->block + VJ_HEAD_SKIP + sizeof(struct fuse_in_header), sizeof in);
     return (in.write_flags & FUSE_WRITE_CACHE) != 0;
 }
 
 /* A request for whose answer no caller waits is carried through. */
-static bool may_be_cancelled(const Worker *w, size_t len)
+static bool may_be_cancelled(const VjWorker *w, size_t len)
 {
-    switch (head_of(w).opcode) {
+    switch (vj_worker_head(w).opcode) {
     case FUSE_WRITE:
         return !is_write_back(w, len);
     case FUSE_FORGET:
@@ -160,21 +100,21 @@ static bool may_be_cancelled(const Worker *w, size_t len)
     }
 }
 
-static void note_interrupt(VjFront *f, const Worker *w, size_t len)
+static void note_interrupt(VjFront *f, const VjWorker *w, size_t len)
 {
     struct fuse_interrupt_in interrupt;
 
     if (len >= sizeof(struct fuse_in_header) + sizeof interrupt) {
-        memcpy(&interrupt, w->block + HEAD_SKIP + sizeof(struct fuse_in_header),
+        memcpy(&interrupt, w->block + VJ_HEAD_SKIP + sizeof(struct fuse_in_header),
                sizeof interrupt);
         vj_served_interrupt(f, interrupt.unique);
     }
 }
 
-static void process(VjFront *f, Worker *w, size_t len)
+static void process(VjFront *f, VjWorker *w, size_t len)
 {
-    struct fuse_buf request = {.mem = w->block + HEAD_SKIP, .size = len};
-    struct fuse_in_header head = head_of(w);
+    struct fuse_buf request = {.mem = w->block + VJ_HEAD_SKIP, .size = len};
+    struct fuse_in_header head = vj_worker_head(w);
     bool is_cancellable = may_be_cancelled(w, len);
 
     if (head.opcode == FUSE_INTERRUPT) {
@@ -213,7 +153,7 @@ static int start_worker(VjServer *s)
 {
     VjFront *f = s->front;
     GThread *thread = NULL;
-    Worker *w;
+    VjWorker *w;
     bool may;
 
     vj_mutex_lock(&f->lock);
@@ -225,7 +165,7 @@ static int start_worker(VjServer *s)
         return -EAGAIN;
     }
     join_ended(s);
-    w = g_new0(Worker, 1);
+    w = g_new0(VjWorker, 1);
     w->server = s;
     w->block = vj_fs_block_new(f->fs);
     if (w->block != NULL) {
@@ -271,25 +211,37 @@ static bool go_on(VjServer *s)
 
     do {
         idle = g_atomic_int_get(&s->idle);
-        if (idle >= (gint)s->front->delays.idle) {
+        if (idle > 0 &&
+            idle + g_atomic_int_get(&s->parked) >= (gint)s->front->delays.idle) {
             return false;
         }
     } while (!g_atomic_int_compare_and_exchange(&s->idle, idle, idle + 1));
     return true;
 }
 
-static void serve(VjServer *s, Worker *w)
+/* Nobody waits for a request. */
+static void one_more(VjServer *s)
+{
+    if (!vj_receive_unpark(s) && start_worker(s) == -ENOMEM) {
+        are_too_few(s->front); /* those that there are do it all */
+    }
+}
+
+static void serve(VjServer *s, VjWorker *w)
 {
     size_t len;
 
     g_atomic_int_inc(&s->idle);
     while ((len = receive(s, w)) > 0) {
-        if (g_atomic_int_dec_and_test(&s->idle) && !is_forget(w) &&
-            start_worker(s) == -ENOMEM) {
-            are_too_few(s->front); /* those that there are do it all */
+        bool stays_sole = vj_receive_stays_sole(s, w, len);
+
+        if (g_atomic_int_dec_and_test(&s->idle) && !stays_sole && !is_forget(w)) {
+            one_more(s);
         }
         process(s->front, w, len);
+        vj_receive_answered(s, w);
         if (!w->waits && !go_on(s)) {
+            vj_receive_before_wait(w); /* it comes no more, so it may not be the sole one */
             return;
         }
         w->waits = false;
@@ -303,16 +255,17 @@ static void serve(VjServer *s, Worker *w)
  */
 void vj_serve_answers(void)
 {
-    Worker *w = this_worker;
+    VjWorker *w = this_worker;
 
-    if (w != NULL && !w->waits) {
-        w->waits = go_on(w->server);
+    if (w != NULL) {
+        vj_receive_answered(w->server, w);
+        w->waits = w->waits || go_on(w->server);
     }
 }
 
 static gpointer worker_main(gpointer opaque)
 {
-    Worker *w = opaque;
+    VjWorker *w = opaque;
     VjServer *s = w->server;
     VjFront *f = s->front;
 
@@ -321,8 +274,10 @@ static gpointer worker_main(gpointer opaque)
     g_ptr_array_add(s->workers, w);
     vj_mutex_unlock(&f->lock);
     this_worker = w;
+    vj_before_wait_set(vj_receive_before_wait, w);
     vj_served_init(&w->served, f);
     serve(s, w);
+    vj_before_wait_set(NULL, NULL);
     vj_served_clear(&w->served, f);
     vj_fs_block_free(f->fs, w->block);
     vj_mutex_lock(&f->lock);
@@ -344,7 +299,7 @@ static gpointer worker_main(gpointer opaque)
 
 bool vj_serve_hand_off(const char *src, size_t len, VjHandOff *hand_off)
 {
-    Worker *w = this_worker;
+    VjWorker *w = this_worker;
 
     *hand_off = (VjHandOff){.block = NULL};
     if (w == NULL || len < HAND_OVER_LEAST ||
@@ -359,7 +314,7 @@ bool vj_serve_hand_off(const char *src, size_t len, VjHandOff *hand_off)
 
 void vj_serve_handed_off(VjHandOff *hand_off)
 {
-    Worker *w = this_worker;
+    VjWorker *w = this_worker;
 
     if (hand_off->next == NULL) {
         return;
@@ -393,9 +348,9 @@ static void end_workers(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
             look_us = vj_clock_mono_us() + LOOK_US;
         }
         for (guint i = 0; i < s->workers->len; i++) {
-            const Worker *w = s->workers->pdata[i];
+            const VjWorker *w = s->workers->pdata[i];
 
-            if (g_atomic_int_get(&w->receives)) {
+            if (g_atomic_int_get(&w->stands) != VJ_STANDS_ELSEWHERE) {
                 pthread_kill(w->thread, VJ_FRONT_WAKE_SIGNAL);
             }
         }
@@ -416,8 +371,9 @@ static void look_on(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
         } else if (!vj_cond_wait_until(&f->changed, &f->lock, until_us)) {
             vj_mutex_unlock(&f->lock);
             vj_served_look(f);
-            if (g_atomic_int_get(&s->idle) == 0 && start_worker(s) == -ENOMEM) {
-                are_too_few(f); /* all wait, and perhaps some of them for ever */
+            if (g_atomic_int_get(&s->idle) == 0) {
+                vj_receive_end_sole(s);
+                one_more(s); /* all wait, and perhaps some of them for ever */
             }
             vj_mutex_lock(&f->lock);
             until_us = vj_clock_mono_us() + LOOK_US;
@@ -431,7 +387,7 @@ int vj_serve(VjFront *f, unsigned most)
                   .most = most,
                   .workers = g_ptr_array_new(),
                   .ended = g_ptr_array_new()};
-    int r = start_worker(&s);
+    int r = vj_receive_init(&s, f->busy_poll_us) ? start_worker(&s) : -errno;
 
     vj_mutex_lock(&f->lock);
     if (r == 0) {
@@ -442,6 +398,7 @@ int vj_serve(VjFront *f, unsigned most)
     r = r < 0 ? r : s.error;
     vj_mutex_unlock(&f->lock);
     join_ended(&s);
+    vj_receive_clear(&s);
     g_ptr_array_unref(s.workers);
     g_ptr_array_unref(s.ended);
     return r;

@@ -50,6 +50,13 @@ typedef struct StatsStore {
     VjCallStats *calls;
 } StatsStore;
 
+/* A store may be slow, or hang. */
+static uint64_t begin(void)
+{
+    vj_before_wait();
+    return vj_clock_mono_ns();
+}
+
 /* The call is over.  Passes @result on. */
 static int count(VjStore *s, Call call, uint64_t begun_ns, int result, uint64_t bytes)
 {
@@ -75,7 +82,7 @@ static void stats_close(VjStore *s)
 static int stats_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                      VjPut *out)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
     int result = vj_store_put(s->next, id, iov, iov_count, out);
 
     return count(s, CALL_PUT, begun_ns, result, result == 0 ? out->stored_bytes : 0);
@@ -84,7 +91,7 @@ static int stats_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_c
 static int stats_put_held(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec *iov,
                           int iov_count, VjPut *out)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
     int result = vj_store_put_held(s->next, id, holder, iov, iov_count, out);
 
     return count(s, CALL_PUT, begun_ns, result, result == 0 ? out->stored_bytes : 0);
@@ -93,7 +100,7 @@ static int stats_put_held(VjStore *s, uint64_t id, VjBuf *holder, const struct i
 static int stats_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
                         int iov_count, VjPut *out)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
     int result = vj_store_put_as(s->next, id, nonce, iov, iov_count, out);
 
     return count(s, CALL_PUT, begun_ns, result, result == 0 ? out->stored_bytes : 0);
@@ -106,7 +113,7 @@ static VjLoc stats_loc_of_nonce(VjStore *s, uint64_t nonce)
 
 static int stats_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
 
     return count(s, CALL_LENGTH, begun_ns,
                  vj_store_length(s->next, id, loc, stored_bytes), 0);
@@ -125,7 +132,7 @@ static bool stats_same_loc(VjStore *s, VjLoc a, VjLoc b)
 static int stats_heal(VjStore *s, const VjPut *object, VjStoreVerify *verify,
                       void *opaque, VjStoreHealed *out)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
 
     return count(s, CALL_HEAL, begun_ns,
                  vj_store_heal(s->next, object, verify, opaque, out), 0);
@@ -134,7 +141,7 @@ static int stats_heal(VjStore *s, const VjPut *object, VjStoreVerify *verify,
 static int stats_trim(VjStore *s, const VjPut *object, VjStoreVerify *verify,
                       void *opaque, VjStoreHealed *out)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
 
     return count(s, CALL_TRIM, begun_ns,
                  vj_store_trim(s->next, object, verify, opaque, out), 0);
@@ -142,7 +149,7 @@ static int stats_trim(VjStore *s, const VjPut *object, VjStoreVerify *verify,
 
 static int stats_survey(VjStore *s, const VjPut *puts, size_t put_count, bool *wants)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
 
     return count(s, CALL_SURVEY, begun_ns,
                  vj_store_survey(s->next, puts, put_count, wants), 0);
@@ -166,7 +173,7 @@ static bool stats_drain(VjStore *s, unsigned index, bool drained)
 static int stats_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                      size_t len)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
 
     return count(s, CALL_GET, begun_ns, vj_store_get(s->next, id, loc, offset, dst, len),
                  len);
@@ -175,7 +182,7 @@ static int stats_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *
 static int stats_get_checked(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset,
                              void *dst, size_t len)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
 
     return count(s, CALL_GET, begun_ns,
                  vj_store_get_checked(s->next, id, loc, offset, dst, len), len);
@@ -185,7 +192,7 @@ static int stats_get_checked(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset
 static int stats_with_file(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset,
                            size_t len, VjStoreUseFile *use, void *opaque)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
     int result = vj_store_with_file(s->next, id, loc, offset, len, use, opaque);
 
     return result == -EOPNOTSUPP ? result : count(s, CALL_GET, begun_ns, result, len);
@@ -226,7 +233,7 @@ static void stats_push(VjStore *s)
 static int stats_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
                         uint8_t algorithm, VjDigest *out)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
     int result = vj_store_digest(s->next, id, loc, form, algorithm, out);
 
     return result == -EOPNOTSUPP ? result : count(s, CALL_DIGEST, begun_ns, result, 0);
@@ -235,7 +242,7 @@ static int stats_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *f
 static int stats_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
                            const void *bytes, size_t len, VjPut *out, VjStoreForm *form)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
     int result = vj_store_put_plain(s->next, id, want, bytes, len, out, form);
 
     return count(s, CALL_PUT, begun_ns, result, result == 0 ? out->stored_bytes : 0);
@@ -245,7 +252,7 @@ static int stats_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm
                            uint32_t offset, uint32_t len, const VjStoreWant *wire,
                            VjBuf **bytes, bool *is_encoded)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
     int result =
         vj_store_get_plain(s->next, id, loc, form, offset, len, wire, bytes, is_encoded);
 
@@ -254,7 +261,7 @@ static int stats_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm
 
 static void stats_expect(VjStore *s, uint64_t id, VjLoc loc)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
 
     vj_store_expect(s->next, id, loc);
     count(s, CALL_EXPECT, begun_ns, 0, 0);
@@ -267,21 +274,21 @@ static uint64_t stats_prefer(VjStore *s, uint64_t id)
 
 static int stats_remove(VjStore *s, uint64_t id, VjLoc loc)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
 
     return count(s, CALL_REMOVE, begun_ns, vj_store_remove(s->next, id, loc), 0);
 }
 
 static int stats_flush(VjStore *s)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
 
     return count(s, CALL_FLUSH, begun_ns, vj_store_flush(s->next), 0);
 }
 
 static int stats_flush_removes(VjStore *s)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
 
     return count(s, CALL_FLUSH_REMOVES, begun_ns, vj_store_flush_removes(s->next), 0);
 }
@@ -289,7 +296,7 @@ static int stats_flush_removes(VjStore *s)
 static int stats_stage(VjStore *s, const VjPut *added, size_t added_count,
                        const VjPut *removed, size_t removed_count, GArray *changes)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
 
     return count(
         s, CALL_STAGE, begun_ns,
@@ -305,7 +312,7 @@ static void stats_removes_committed(VjStore *s, const VjPut *removed,
 static int stats_each(VjStore *s, uint64_t first_id, uint64_t last_id,
                       VjStoreVisit *visit, void *opaque)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
 
     return count(s, CALL_EACH, begun_ns,
                  vj_store_each(s->next, first_id, last_id, visit, opaque), 0);
@@ -313,7 +320,7 @@ static int stats_each(VjStore *s, uint64_t first_id, uint64_t last_id,
 
 static int stats_space(VjStore *s, VjStoreSpace *out)
 {
-    uint64_t begun_ns = vj_clock_mono_ns();
+    uint64_t begun_ns = begin();
 
     return count(s, CALL_SPACE, begun_ns, vj_store_space(s->next, out), 0);
 }

@@ -8,6 +8,7 @@ MOUNT_TESTS += \
 	tests/mount/attributes.sh \
 	tests/mount/bench-real.sh \
 	tests/mount/block-device.sh \
+	tests/mount/busy-poll.sh \
 	tests/mount/cache.sh \
 	tests/mount/chattr.sh \
 	tests/mount/checkpoint.sh \

@@ -352,6 +352,33 @@ static void a_held_mutex_is_named(void **state)
     assert_null(vj_lock_held());
 }
 
+static void count_call(void *opaque)
+{
+    ++*(unsigned *)opaque;
+}
+
+static void a_thread_is_told_before_it_waits(void **state)
+{
+    unsigned calls = 0;
+    VjCond never;
+
+    (void)state;
+    vj_cond_init(&never);
+    vj_before_wait(); /* nothing is set */
+    vj_before_wait_set(count_call, &calls);
+    vj_before_wait();
+    assert_int_equal(calls, 1);
+    vj_mutex_lock(&inner);
+    assert_int_equal(calls, 1); /* a mutex is no long wait */
+    assert_false(vj_cond_wait_until(&never, &inner, 0));
+    assert_int_equal(calls, 2);
+    vj_mutex_unlock(&inner);
+    vj_before_wait_set(NULL, NULL);
+    vj_before_wait();
+    assert_int_equal(calls, 2);
+    vj_cond_clear(&never);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_falling_rank_aborts),
     cmocka_unit_test(an_equal_rank_aborts),
@@ -365,6 +392,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(writers_exclude_readers),
     cmocka_unit_test(trylock_fails_while_another_holds),
     cmocka_unit_test(a_held_mutex_is_named),
+    cmocka_unit_test(a_thread_is_told_before_it_waits),
 };
 
 VJ_TEST_MAIN(tests)
