@@ -312,11 +312,28 @@ typedef struct Overlay {
     uint64_t version; /* of the map that it lies on */
     bool has_frozen;  /* or the version behind it */
     bool any_version; /* nothing lies on it: the inode is being dropped */
-    bool dirty;
+    bool dirty, is_settled;
     bool pending; /* changed is later than the record's times */
     struct timespec changed;
     uint32_t times_dropped;
 } Overlay;
+
+/*
+ * Whatever happens until it is written back, it will take the bytes that it has: all of
+ * it is in memory, stays beside the inode, and is stored as it is.  Under f->lock.
+ */
+static bool is_settled_locked(const VjFile *f)
+{
+    const VjPieces *newest = f->active;
+
+    if (f->frozen != NULL && vj_pieces_is_identity(newest)) {
+        newest = f->frozen->pieces;
+    }
+    return vj_pieces_length(newest) <= VJ_FILE_INLINE_MAX &&
+           vj_pieces_memory_bytes(newest) == vj_pieces_length(newest) &&
+           vj_transform_keeps_length(&f->transform) &&
+           g_atomic_int_get(&f->settings_are_old) == 0;
+}
 
 static void look(VjFile *f, Overlay *o)
 {
@@ -327,6 +344,7 @@ static void look(VjFile *f, Overlay *o)
     o->has_frozen = f->frozen != NULL;
     o->any_version = f->discarded;
     o->dirty = vj_file_dirty_locked(f);
+    o->is_settled = is_settled_locked(f);
     o->memory_bytes = vj_pieces_memory_bytes(f->active);
     o->times_dropped = f->times_dropped;
     if (f->times_pending || f->times_taken_by != 0) {
@@ -357,9 +375,12 @@ static bool fits(VjFile *f, const Overlay *o, const VjInode *inode)
 static void lay_over(const Overlay *o, VjInode *out)
 {
     out->dirty = o->dirty;
+    out->is_settled = o->is_settled;
     if (o->dirty) {
         out->size = o->size;
-        out->stored_bytes = MAX(out->stored_bytes, MIN(o->memory_bytes, o->size));
+        out->stored_bytes = o->is_settled
+                                ? o->size
+                                : MAX(out->stored_bytes, MIN(o->memory_bytes, o->size));
     }
     if (!o->pending) {
         return;

@@ -101,8 +101,9 @@ typedef struct VjInode {
     uint8_t inline_rest[VJ_FILE_INLINE_REST_MAX];
     uint64_t map_version; /* grows with every commit of content */
     VjMapRoot root;
-    /* in memory alone: vj_file_getattr sets it when changes wait for write-back */
-    bool dirty;
+    /* in memory alone, of vj_file_getattr: changes wait for write-back, which does not
+     * alter what is shown, as far as that may be said now */
+    bool dirty, is_settled;
 } VjInode;
 
 /* -ENOENT; -EBADMSG when the record's checksum or values are wrong. */

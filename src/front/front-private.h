@@ -24,6 +24,9 @@
 /* Since Linux 5.13 the kernel checks the caller that sets flags before it asks a FUSE
  * daemon; 5.14 was the first after it with a new number of the protocol, this one. */
 #define VJ_FRONT_MINOR_FILEATTR 34u
+/* Since Linux 6.16 the kernel does not keep the answer to SETATTR where attributes were
+ * invalidated after it had asked; 6.18 was the first after it with a new number. */
+#define VJ_FRONT_MINOR_SETATTR 45u
 /* Largest READ and WRITE, bytes. */
 #define VJ_FRONT_IO_MAX (1u << 20)
 /* Request threads; started when all others are busy. */
@@ -297,6 +300,7 @@ struct VjFront {
     unsigned busy_poll_us; /* never changes */
     /* By INIT: */
     bool maps_direct_files;    /* a file that is opened past the page cache has mmap */
+    bool compares_setattr;     /* the kernel keeps no answer to it that is overtaken */
     bool knows_who_sets_flags; /* the kernel looks at the caller of chattr(1) itself */
     bool clears_privileges;    /* what a change takes away is for us to find out */
     bool may_open_dirs;        /* the kernel, without asking */

@@ -317,6 +317,9 @@ static void write_pages_back(fuse_req_t req, fuse_ino_t ino, const char *buf, si
         r = write_back_pages(f, ino, buf, size, off, fi, &pass);
     }
     reply_write(req, ino, "pages", r, size);
+    /* The kernel has other times now, but may have got those of before for a question
+     * that it asked meanwhile, and does not look which came first. */
+    vj_front_attributes_stale(f, ino);
     /* After the answer: an invalidation waits for this very write-back. */
     vj_editor_stale(f->editor, ino, pass.stale_offset, pass.stale_len);
     if (r < 0) {

@@ -28,14 +28,15 @@ static void reply_status(fuse_req_t req, int r)
 /*
  * The kernel takes the answer to LINK (6.18 too), and an older one that to SETATTR, also
  * where attributes were invalidated after it had asked: it is not to keep them.
+ * @compares: it looks whether they were.
  */
-static double timeout_after_change(const VjFront *f, const VjAttr *attr)
+static double timeout_after_change(const VjFront *f, const VjAttr *attr, bool compares)
 {
-    return S_ISREG(attr->st.st_mode) ? 0 : vj_front_attr_timeout(f, attr);
+    return S_ISREG(attr->st.st_mode) && !compares ? 0 : vj_front_attr_timeout(f, attr);
 }
 
-/* @changed: it was there before, and the kernel did not ask for a look alone. */
-static void reply_inode(fuse_req_t req, int r, const VjAttr *attr, bool changed)
+/* @is_link: of an inode that was there before. */
+static void reply_inode(fuse_req_t req, int r, const VjAttr *attr, bool is_link)
 {
     VjFront *f = front_of(req);
     struct fuse_entry_param e;
@@ -46,8 +47,8 @@ static void reply_inode(fuse_req_t req, int r, const VjAttr *attr, bool changed)
         return;
     }
     vj_front_entry(f, attr, &e);
-    if (changed) {
-        e.attr_timeout = timeout_after_change(f, attr);
+    if (is_link) {
+        e.attr_timeout = timeout_after_change(f, attr, false);
     }
     if (fuse_reply_entry(req, &e) != 0) {
         vj_front_forget_one(f, e.ino, 1);
@@ -59,7 +60,7 @@ static void reply_entry(fuse_req_t req, int r, const VjAttr *attr)
     reply_inode(req, r, attr, false);
 }
 
-static void reply_attr(fuse_req_t req, int r, const VjAttr *attr, bool changed)
+static void reply_attr(fuse_req_t req, int r, const VjAttr *attr, bool is_setattr)
 {
     VjFront *f = front_of(req);
 
@@ -69,8 +70,8 @@ static void reply_attr(fuse_req_t req, int r, const VjAttr *attr, bool changed)
         fuse_reply_err(req, vj_front_errno(r));
     } else {
         fuse_reply_attr(req, &attr->st,
-                        changed ? timeout_after_change(f, attr)
-                                : vj_front_attr_timeout(f, attr));
+                        is_setattr ? timeout_after_change(f, attr, f->compares_setattr)
+                                   : vj_front_attr_timeout(f, attr));
     }
 }
 
@@ -459,6 +460,19 @@ static void front_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
     }
 }
 
+/* Another transformation: what waits for write-back will take another number of blocks,
+ * and the kernel believes that only a time has changed. */
+static void reply_setting(fuse_req_t req, int r, fuse_ino_t ino, const char *name)
+{
+    VjFront *f = front_of(req);
+
+    vj_front_doubt_inode(f, r, ino);
+    if (r == 0 && vj_fs_is_setting(name)) {
+        vj_front_attributes_stale(f, ino);
+    }
+    reply_status(req, r);
+}
+
 static void front_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
                            const char *value, size_t size, int flags)
 {
@@ -467,16 +481,12 @@ static void front_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 
     vj_front_caller(req, &who);
     r = vj_fs_setxattr(front_of(req)->fs, &who, ino, name, value, size, flags);
-    vj_front_doubt_inode(front_of(req), r, ino);
-    reply_status(req, r);
+    reply_setting(req, r, ino, name);
 }
 
 static void front_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
-    int r = vj_fs_removexattr(front_of(req)->fs, ino, name);
-
-    vj_front_doubt_inode(front_of(req), r, ino);
-    reply_status(req, r);
+    reply_setting(req, vj_fs_removexattr(front_of(req)->fs, ino, name), ino, name);
 }
 
 /* ---- the connection ---------------------------------------------------------------- */
@@ -542,6 +552,7 @@ static void front_init(void *userdata, struct fuse_conn_info *conn)
              f->maps_direct_files ? "yes" : "no");
     f->may_open_dirs =
         (conn->capable & ~f->delays.off & FUSE_CAP_NO_OPENDIR_SUPPORT) != 0;
+    f->compares_setattr = conn->proto_minor >= VJ_FRONT_MINOR_SETATTR;
     f->knows_who_sets_flags = conn->proto_minor >= VJ_FRONT_MINOR_FILEATTR;
     want(conn, f->delays.off, false);
     conn->max_write = f->delays.io_bytes;

@@ -84,7 +84,7 @@ double vj_front_timeout(const VjFront *f)
 
 double vj_front_attr_timeout(const VjFront *f, const VjAttr *attr)
 {
-    return attr->dirty ? 0 : vj_front_timeout(f);
+    return attr->may_change ? 0 : vj_front_timeout(f);
 }
 
 void vj_front_entry_fill(const VjFront *f, const VjAttr *attr, struct fuse_entry_param *e)

@@ -45,8 +45,8 @@ typedef struct VjAttr {
     struct stat st;
     struct timespec btime; /* when it was made */
     uint64_t generation;
-    uint32_t flags; /* VJ_INODE_CHATTR */
-    bool dirty;     /* written back later: st_blocks and the times may still change */
+    uint32_t flags;  /* VJ_INODE_CHATTR */
+    bool may_change; /* st_blocks, when what was changed is written back */
 } VjAttr;
 
 /* True when the kernel, or what stands for it in tests, may still name @ino without a
@@ -418,6 +418,8 @@ int vj_fs_setxattr(VjFs *fs, const VjCaller *who, uint64_t ino, const char *name
 int vj_fs_listxattr(VjFs *fs, const VjCaller *who, uint64_t ino, char *dst, size_t cap,
                     size_t *len) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_removexattr(VjFs *fs, uint64_t ino, const char *name) G_GNUC_WARN_UNUSED_RESULT;
+/* It is one of user.varjfs.*. */
+bool vj_fs_is_setting(const char *name);
 
 /* ---- several changes in one transaction -------------------------------------------- */
 

@@ -15,7 +15,7 @@
 /* listxattr(2) can show no more, bytes. */
 #define LIST_MAX 65536u
 
-static bool is_own(const char *name)
+bool vj_fs_is_setting(const char *name)
 {
     return g_str_has_prefix(name, OWN_PREFIX);
 }
@@ -117,7 +117,7 @@ int vj_fs_getxattr(VjFs *fs, uint64_t ino, const char *name, void *dst, size_t c
     if (r < 0) {
         return r;
     }
-    if (is_own(name)) {
+    if (vj_fs_is_setting(name)) {
         g_autofree char *text = NULL;
 
         r = own_get(fs, ino, name, &text);
@@ -310,7 +310,7 @@ int vj_fs_setxattr(VjFs *fs, const VjCaller *who, uint64_t ino, const char *name
     if (len > VJ_XATTR_VALUE_MAX) {
         return -E2BIG;
     }
-    if (is_own(name)) {
+    if (vj_fs_is_setting(name)) {
         return is_status(name) ? -EPERM
                                : vj_setting_set(fs, who, ino, name + strlen(OWN_PREFIX),
                                                 src, len, flags);
@@ -335,7 +335,7 @@ static int txn_change(VjTxn *txn, VjFsAfter *a, XattrOp *op)
 {
     int r;
 
-    g_assert(g_str_has_prefix(op->name, USER_PREFIX) && !is_own(op->name));
+    g_assert(g_str_has_prefix(op->name, USER_PREFIX) && !vj_fs_is_setting(op->name));
     g_assert(op->len <= VJ_XATTR_VALUE_MAX);
     if (a->record == NULL) {
         a->record = g_try_malloc(sizeof(VjXattrDisk) + VJ_XATTR_VALUE_MAX);
@@ -379,7 +379,7 @@ int vj_fs_removexattr(VjFs *fs, uint64_t ino, const char *name)
     if (r < 0) {
         return r;
     }
-    if (is_own(name)) {
+    if (vj_fs_is_setting(name)) {
         const VjSetting *s = vj_setting_find(name + strlen(OWN_PREFIX));
 
         if (is_status(name)) {

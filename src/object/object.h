@@ -50,6 +50,8 @@ bool vj_transform_parse(const char *text, VjTransform *t, GError **error);
 char *vj_transform_text(const VjTransform *t);
 /* It is in this build, and needs no key: there are none yet. */
 bool vj_transform_is_known(const VjTransform *t);
+/* What is stored has as many bytes as what it is made of. */
+bool vj_transform_keeps_length(const VjTransform *t);
 
 /* Why a range cannot be read, for a line of the log that names the file: a caller that
  * knows the file's name writes it. */

@@ -34,3 +34,11 @@ bool vj_transform_is_known(const VjTransform *t)
 {
     return vj_codec_by_id(t->codec) != NULL && t->key_id == 0;
 }
+
+bool vj_transform_keeps_length(const VjTransform *t)
+{
+    const VjCodecOps *ops = vj_codec_by_id(t->codec);
+
+    return ops != NULL && t->key_id == 0 &&
+           (ops->flags & (VJ_CODEC_IDENTITY | VJ_CODEC_SAME_LENGTH)) != 0;
+}

@@ -1162,6 +1162,98 @@ def told_an_answer_that_an_edit_overtakes(d):
                 is_known(p, edits.fd, 8 * PAGE + 5 + len(data) - old_len, made_ns)
 
 
+def store_and_sync(m, byte):
+    m[0] = byte
+    m.flush()
+
+
+@test
+def told_an_answer_that_a_mapped_store_overtakes(d):
+    """The kernel counts no such WRITE as a change of attributes: it would believe in the old times for a day."""
+    for size in (PAGE, 8 * PAGE):
+        p = "%s/%d" % (d, size)
+        fd = opened(p, pattern(size))
+        os.fsync(fd)
+        m = mmap.mmap(fd, size)
+        for byte in (1, 2):
+            before = os.stat(p).st_mtime_ns
+            os.setxattr(p, "user.a", b"b")  # attributes are asked for again
+            with Hold("attr_reply") as held:
+                waits = later(os.stat, p)
+                held.arrived()
+                Child(store_and_sync, m, byte).done()
+            waits.done()
+            wait_for(lambda: os.stat(p).st_mtime_ns > before)
+        m.close()
+        os.close(fd)
+
+
+RECODE = 3 << 30 | 56 << 16 | 0x96 << 8 | 6
+
+
+def recode(fd):
+    step = struct.Struct("=IIQQQQQQ")
+    cursor = state = 0
+    while cursor != (1 << 64) - 1:
+        arg = bytearray(step.pack(VERSION, 0, cursor, state, 0, 0, 0, 0))
+        ioctl(fd, RECODE, arg)
+        _, _, cursor, state = step.unpack(arg)[:4]
+
+
+@test
+def told_a_chmod_that_recoding_overtakes(d):
+    """It takes no lock of the kernel's, and what takes fewer blocks then is not shown with those of before."""
+    fd = opened(d + "/f", bytes(40 * PAGE))
+    os.pwrite(fd, b"x" * 30 * PAGE, 0)
+    os.fsync(fd)
+    before = os.fstat(fd).st_blocks
+    os.setxattr(d + "/f", "user.varjfs.transform", b"rle")
+    with Hold("attr_reply") as held:
+        waits = later(os.fchmod, fd, 0o600)
+        held.arrived()
+        recode(fd)
+    waits.done()
+    after = os.fstat(fd).st_blocks
+    eq(after < before // 4, True, (before, after))
+    os.close(fd)
+
+
+def blocks(path, data, setting=None):
+    """As they are shown before and after a write-back."""
+    fd = opened(path, data)
+    if setting is not None:
+        os.setxattr(path, "user.varjfs.transform", setting)
+    os.fchmod(fd, 0o640)
+    shown = [os.fstat(fd).st_blocks]
+    os.fsync(fd)
+    shown.append(os.fstat(fd).st_blocks)
+    os.close(fd)
+    return shown
+
+
+@test
+def told_blocks_of_what_is_written_back(d):
+    """The kernel is told that it may keep what it is shown of a small file, so that stays."""
+    for size in (0, 1, 511, 512, 513, PAGE - 1, PAGE):
+        shown = blocks("%s/%d" % (d, size), pattern(size))
+        eq(shown, [(size + 511) // 512] * 2, size)
+        shown = blocks("%s/%d-rle" % (d, size), b"x" * size, b"rle")
+        eq(shown[1], min(size, 1), ("rle", size))
+    # A setting that comes when the kernel has been told.
+    for way in ("set", "removed"):
+        fd = opened(d + "/" + way, b"x" * PAGE)
+        if way == "removed":
+            os.setxattr(d + "/" + way, "user.varjfs.transform", b"none")
+        os.setxattr(d, "user.varjfs.transform", b"rle")
+        os.fchmod(fd, 0o640)
+        eq(os.fstat(fd).st_blocks, PAGE // 512)
+        os.setxattr(d + "/" + way, "user.varjfs.transform", b"rle")
+        os.fsync(fd)
+        eq(os.fstat(fd).st_blocks, 1, way)
+        os.close(fd)
+        os.removexattr(d, "user.varjfs.transform")
+
+
 def process_state(pid):
     with open("/proc/%d/stat" % pid) as f:
         return f.read().rpartition(") ")[2][0]

@@ -8,7 +8,7 @@
 
 requires_fuse
 requires program varjfsctl
-requires command python3 find du
+requires command python3 find du tar
 
 export PYTHONDONTWRITEBYTECODE=1
 # shellcheck disable=SC2119 # without options
@@ -96,6 +96,30 @@ if command -v git >/dev/null; then
     note "git status sends: $(tr '\n' ' ' <"$T/sent")"
 else
     skip "git status" "there is no git"
+fi
+
+# A tree that was just made: what the calls that made it have answered the kernel keeps, also when it has
+# been written back, so that who looks at it first asks for attributes of directories alone.
+mkdir "$T/made" "$T/made/d"
+for n in $(seq 50); do
+    head -c $((n * 80)) /dev/zero | tr '\0' x >"$T/made/d/$n"
+done
+tar -C "$T" -cf "$T/made.tar" made
+requests_of tar -C "$MNT" -xf "$T/made.tar"
+note "tar x of 50 files sends: $(tr '\n' ' ' <"$T/sent")"
+is "tar x: nothing more than the kernel asks for" "$(awk '/^(create|flush|release|lookup|getattr) / { print $1, ($2 >= 50 && $2 < 54) }
+    /^(getxattr|setattr) / { print $1, ($2 < 160) }' "$T/sent" | tr '\n' ' ')" \
+    "create 1 flush 1 getattr 1 getxattr 1 lookup 1 release 1 setattr 1 "
+if [ "$(awk -F'[.-]' '{ print $1 * 1000 + $2 }' /proc/sys/kernel/osrelease)" -ge 6018 ]; then
+    # Of the two directories it asks until their lists are kept.
+    for when in "who looks at its files asks for none of them" "nor when they are written back"; do
+        requests_of "$T/quietly" find "$MNT/made" -type f -size +0 -newermt 2000-01-01
+        is "$when" "$(awk '/^(getattr|lookup) / { n += $2 } END { print (n + 0 <= 2) }' "$T/sent")" 1
+        varjfsctl sync "$MNT"
+    done
+    is "the blocks are as many" "$(find "$MNT/made" -type f -printf '%b\n' | sort -n | tail -n 1)" 8
+else
+    skip "what SETATTR has answered" "an older kernel does not compare it"
 fi
 
 # Where the kernel is not to open directories by itself, it keeps lists all the same.
