@@ -202,6 +202,12 @@ int vj_write_back_remap(VjFileTable *table, uint64_t ino, VjFrozen *z, VjRemapPl
 bool vj_write_back_changes(const VjWriteBack *w);
 bool vj_write_back_needs_flush(const VjWriteBack *w);
 int vj_write_back_commit(VjWriteBack *w) G_GNUC_WARN_UNUSED_RESULT;
+/* It stands beside its inode, or has no bytes, and so it was before. */
+bool vj_write_back_is_beside(const VjWriteBack *w);
+/* Such contents in one transaction.  Fails where one of them fails, with nothing done:
+ * then each is to be committed alone.  Who is gone is done. */
+int vj_write_back_commit_beside(VjWriteBack *const *all,
+                                size_t count) G_GNUC_WARN_UNUSED_RESULT;
 /* Once, before the round ends: what was put and not committed is removed. */
 void vj_write_back_end(VjWriteBack *w);
 /* Reports to the volume what a commit cut off (VjFileEvents.orphaned), which may wait for

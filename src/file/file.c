@@ -16,6 +16,8 @@
 #include "file/file-private.h"
 #include "meta/session.h"
 
+#include <sys/stat.h>
+
 bool vj_file_table_read_only(const VjFileTable *table)
 {
     return g_atomic_int_get(&table->read_only) != 0;
@@ -424,6 +426,65 @@ int vj_file_getattr(VjFileTable *table, uint64_t ino, VjInode *out)
                  ": its content was committed %u times while it was looked at",
                  ino, VJ_META_RUN_TRIES);
     return -EIO;
+}
+
+bool vj_file_lay_over(VjFileTable *table, VjInode *inode)
+{
+    g_autoptr(VjFile) f = S_ISREG(inode->mode) ? vj_file_find(table, inode->ino) : NULL;
+    Overlay overlay;
+
+    if (f == NULL) {
+        return !S_ISREG(inode->mode); /* one that has been closed since has committed */
+    }
+    look(f, &overlay);
+    if (!fits(f, &overlay, inode)) {
+        return false;
+    }
+    lay_over(&overlay, inode);
+    return true;
+}
+
+typedef struct Records {
+    const uint64_t *inos;
+    size_t count;
+    const bool *is_open;
+    VjInode *out;
+    int *results;
+} Records;
+
+static int records_body(VjTxn *txn, void *opaque)
+{
+    const Records *a = opaque;
+
+    for (size_t i = 0; i < a->count; i++) {
+        if (!a->is_open[i]) {
+            a->results[i] = vj_inode_get(txn, a->inos[i], &a->out[i]);
+        }
+    }
+    return 0;
+}
+
+/* As for one: which are in memory is looked at first, and what is not has no changes. */
+void vj_file_getattr_many(VjFileTable *table, const uint64_t *inos, size_t count,
+                          VjInode *out, int *results)
+{
+    bool is_open[VJ_FILE_LOOKS_MOST];
+    Records all = {
+        .inos = inos, .count = count, .is_open = is_open, .out = out, .results = results};
+    int r;
+
+    g_assert(count <= VJ_FILE_LOOKS_MOST);
+    vj_mutex_lock(&table->lock);
+    for (size_t i = 0; i < count; i++) {
+        is_open[i] = g_hash_table_contains(table->files, &inos[i]);
+    }
+    vj_mutex_unlock(&table->lock);
+    r = vj_meta_view(table->meta, records_body, &all);
+    for (size_t i = 0; i < count; i++) {
+        if (r < 0 || is_open[i]) {
+            results[i] = vj_file_getattr(table, inos[i], &out[i]);
+        }
+    }
 }
 
 void vj_file_utimens_begin(VjFileTable *table, uint64_t ino, VjUtimens *out)

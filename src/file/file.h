@@ -230,6 +230,14 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjFile, vj_file_unref)
  */
 int vj_file_getattr(VjFileTable *table, uint64_t ino,
                     VjInode *out) G_GNUC_WARN_UNUSED_RESULT;
+/* The same for each of @inos, whose records are read in one transaction.  @results: of
+ * each. */
+#define VJ_FILE_LOOKS_MOST 64u
+void vj_file_getattr_many(VjFileTable *table, const uint64_t *inos, size_t count,
+                          VjInode *out, int *results);
+/* @inode is the record as its caller's transaction has left it: becomes what
+ * vj_file_getattr would say.  False: there may be a newer one, which is to be read. */
+bool vj_file_lay_over(VjFileTable *table, VjInode *inode);
 
 /* A call of utimens under way. */
 typedef struct VjUtimens {

@@ -64,6 +64,12 @@ static VjFrozen *thaw_locked(VjFile *f)
     return z;
 }
 
+/* It will stand beside its inode, if it stays like that.  Under f->lock. */
+static bool is_small_locked(const VjFile *f)
+{
+    return vj_pieces_length(f->active) <= VJ_FILE_INLINE_MAX;
+}
+
 /* This thread writes @f back now; *z is referenced.  False: nothing to do, or not now. */
 static bool round_begin(VjFile *f, bool may_hold, VjFrozen **z)
 {
@@ -83,8 +89,9 @@ static bool round_begin(VjFile *f, bool may_hold, VjFrozen **z)
     return begun;
 }
 
-/* The round is over with @r; takes @z.  @again: its caller tries once more at once. */
-static void round_end(VjFile *f, VjFrozen *z, int r, bool again)
+/* The round is over with @r; takes @z.  @again: its caller tries once more at once.
+ * @is_measured: nothing was put, and the store is looked at later. */
+static void round_end(VjFile *f, VjFrozen *z, int r, bool again, bool is_measured)
 {
     VjFileTable *table = f->table;
     VjFrozen *done = NULL;
@@ -93,7 +100,9 @@ static void round_end(VjFile *f, VjFrozen *z, int r, bool again)
     if (!again) {
         vj_budget_set_failing(&table->dirty, r);
     }
-    if (r == 0) {
+    if (r == 0 && is_measured) {
+        vj_space_release(&table->space, z->reserved_bytes);
+    } else if (r == 0) {
         vj_space_release_measured(&table->space, z->reserved_bytes);
     } else if (!again) {
         vj_count(&table->counters.write_back_errors, 1);
@@ -179,6 +188,23 @@ static bool is_to_try_again(const VjFileTable *table, Tries *t, int r, int flush
     return is_short || is_lost;
 }
 
+/* What @t commits is committed, or not (its r). */
+static void end(VjFileTable *table, Round *t, int flushed, Tries *tries)
+{
+    bool is_measured = vj_write_back_is_beside(t->w);
+
+    if (is_no_space(t->r)) {
+        t->z->was_short = true;
+    }
+    if (t->r == -ENOENT) {
+        t->r = 0; /* the inode was dropped: no program can see its content any more */
+    }
+    vj_write_back_end(t->w);
+    round_end(t->f, t->z, t->r, is_to_try_again(table, tries, t->r, flushed),
+              is_measured);
+    t->is_over = true;
+}
+
 /*
  * What @t has put is durable, or @flushed says why not: its commit, and the end of the
  * round.
@@ -192,23 +218,64 @@ static void conclude(VjFileTable *table, Round *t, int flushed, Tries *tries)
         vj_file_commit_begins(t->f);
         t->r = vj_write_back_commit(t->w);
     }
-    if (is_no_space(t->r)) {
-        t->z->was_short = true;
-    }
-    if (t->r == -ENOENT) {
-        t->r = 0; /* the inode was dropped: no program can see its content any more */
-    }
-    vj_write_back_end(t->w);
-    round_end(t->f, t->z, t->r, is_to_try_again(table, tries, t->r, flushed));
-    t->is_over = true;
+    end(table, t, flushed, tries);
 }
 
-/* What needs no flush is concluded at once: a thread that waits for that file waits for
- * no other one's objects. */
+/* Contents that stand beside their inodes, in one transaction.  Callers of others wait
+ * for that: it is not long. */
+#define TOGETHER 32u
+
+typedef struct Together {
+    Round *rounds[TOGETHER];
+    unsigned count;
+} Together;
+
+static void conclude_together(VjFileTable *table, Together *all, Tries *tries)
+{
+    VjWriteBack *contents[TOGETHER];
+    bool is_done = false;
+
+    for (unsigned i = 0; all->count > 1 && i < all->count; i++) {
+        vj_file_commit_begins(all->rounds[i]->f);
+        contents[i] = all->rounds[i]->w;
+    }
+    if (all->count > 1) {
+        is_done = vj_write_back_commit_beside(contents, all->count) == 0;
+    }
+    for (unsigned i = 0; i < all->count; i++) {
+        if (is_done) {
+            end(table, all->rounds[i], 0, tries);
+        } else {
+            conclude(table, all->rounds[i], 0, tries); /* one of them has failed */
+        }
+    }
+    if (all->count > 0) {
+        vj_space_release_measured(&table->space, 0);
+    }
+    all->count = 0;
+}
+
+/* Begins a round of @f and puts what it has to put; false: there is none. */
+static bool put(VjFileTable *table, VjFile *f, RoundFor what, Round *t)
+{
+    vj_file_renew_settings(f);
+    if (!round_begin(f, what == ROUND_FOR_GROWN, &t->z)) {
+        return false;
+    }
+    t->f = f;
+    t->is_over = false;
+    t->r = vj_write_back_objects(table, f->ino, t->z, what == ROUND_FOR_WAITER, &t->w);
+    return true;
+}
+
+/* What needs no flush is concluded at once, small files first: a thread that waits for
+ * that file waits for no other one's objects. */
 static int write_back_many(VjFileTable *table, VjFile *const *files, size_t count,
                            RoundFor what, Tries *tries)
 {
     Round rounds[VJ_WRITE_BACK_BATCH];
+    bool small[VJ_WRITE_BACK_BATCH];
+    Together together = {.count = 0};
     bool flush = false;
     size_t begun = 0;
     int flushed = 0, first = 0;
@@ -217,20 +284,29 @@ static int write_back_many(VjFileTable *table, VjFile *const *files, size_t coun
 
     g_assert(count <= VJ_WRITE_BACK_BATCH);
     for (size_t i = 0; i < count; i++) {
+        vj_mutex_lock(&files[i]->lock);
+        small[i] = is_small_locked(files[i]);
+        vj_mutex_unlock(&files[i]->lock);
+    }
+    for (size_t i = 0; i < 2 * count; i++) {
         Round *t = &rounds[begun];
 
-        vj_file_renew_settings(files[i]);
-        if (round_begin(files[i], what == ROUND_FOR_GROWN, &t->z)) {
-            t->f = files[i];
-            t->is_over = false;
-            t->r = vj_write_back_objects(table, t->f->ino, t->z, what == ROUND_FOR_WAITER,
-                                         &t->w);
-            if (t->r == 0 && vj_write_back_needs_flush(t->w)) {
-                flush = true;
-            } else if (t->r == 0) {
-                conclude(table, t, 0, tries);
-            }
-            begun++;
+        if (i == count) {
+            conclude_together(table, &together, tries);
+        }
+        if (small[i % count] != (i < count) || !put(table, files[i % count], what, t)) {
+            continue;
+        }
+        begun++;
+        if (t->r == 0 && vj_write_back_needs_flush(t->w)) {
+            flush = true;
+        } else if (t->r == 0 && vj_write_back_is_beside(t->w)) {
+            together.rounds[together.count++] = t;
+        } else if (t->r == 0) {
+            conclude(table, t, 0, tries);
+        }
+        if (together.count == TOGETHER || i >= count) {
+            conclude_together(table, &together, tries);
         }
     }
     if (flush) {
@@ -408,13 +484,15 @@ void vj_file_sync_join(VjFile *f, VjFlushWait *w)
 
 void vj_file_kick(VjFile *f)
 {
+    VjFlushWhen when;
     bool dirty;
 
     vj_mutex_lock(&f->lock);
+    when = is_small_locked(f) ? VJ_FLUSH_GATHERED : VJ_FLUSH_SOON;
     dirty = vj_file_dirty_locked(f);
     f->closed = dirty;
     vj_mutex_unlock(&f->lock);
     if (dirty) {
-        f->table->events->changed(f->table->opaque, f, VJ_FLUSH_SOON);
+        f->table->events->changed(f->table->opaque, f, when);
     }
 }

@@ -783,6 +783,46 @@ int vj_write_back_commit(VjWriteBack *w)
     return tell(w, r);
 }
 
+bool vj_write_back_is_beside(const VjWriteBack *w)
+{
+    return w->content != VJ_CONTENT_MAP && w->before.content != VJ_CONTENT_MAP;
+}
+
+typedef struct Beside {
+    VjWriteBack *const *all;
+    size_t count;
+} Beside;
+
+static int beside_body(VjTxn *txn, void *opaque)
+{
+    const Beside *b = opaque;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < b->count; i++) {
+        r = commit_body(txn, b->all[i]);
+        if (b->all[i]->gone) {
+            r = 0; /* it was dropped */
+        }
+    }
+    return r;
+}
+
+int vj_write_back_commit_beside(VjWriteBack *const *all, size_t count)
+{
+    Beside b = {.all = all, .count = count};
+    VjFileTable *table = all[0]->table;
+    VjRunFlags flags =
+        g_atomic_int_get(&table->last_chance) != 0 ? VJ_RUN_RELEASE : VJ_RUN_DEFAULT;
+    int r = vj_meta_run(table->meta, flags, beside_body, &b);
+
+    for (size_t i = 0; r == 0 && i < count; i++) {
+        if (!all[i]->gone) {
+            finish(all[i]);
+        }
+    }
+    return r;
+}
+
 void vj_write_back_end(VjWriteBack *w)
 {
     give_back_fragments(w);

@@ -15,8 +15,9 @@
  * To wake a thread costs as much as to write a small file back.  So one of those that
  * have nothing to do, the leader, waits for the clock and is woken only by what is due
  * before that; the others are woken when there is no leader.  Files that are closed wait
- * a moment for each other: a program that makes many small files wakes a thread once for
- * all of a batch.
+ * a moment for each other, and become due at the same instant: a program that makes many
+ * small files wakes a thread once for all of a batch, and what stands beside inodes is
+ * committed together (round.c).
  */
 #include "volume/volume-private.h"
 
@@ -28,8 +29,10 @@
 #define SPARE_BYTES (32 * VJ_MIB)
 /* After a failure a file is tried again so much later, microseconds. */
 #define RETRY_US ((int64_t)1000000)
-/* How long a file that is closed waits for others. */
+/* How long a file that is closed waits for others, at the most; and one that is small,
+ * which is little to lose, and keeps little memory. */
 #define SOON_US ((int64_t)5000)
+#define GATHERED_US ((int64_t)50000)
 
 struct VjFlusher {
     VjFileTable *files;
@@ -125,14 +128,32 @@ static void remove_locked(VjFile *f)
     place(f)->queue = NULL;
 }
 
+/* One instant for all that are closed within @window_us. */
+static int64_t end_of_window(int64_t window_us)
+{
+    return (vj_clock_mono_us() / window_us + 1) * window_us;
+}
+
 void vj_flusher_add(VjFlusher *x, VjFile *f, VjFlushWhen when)
 {
-    GQueue *queue = &x->urgent;
+    GQueue *queue = &x->closed;
     int64_t due_us = 0;
 
-    if (when != VJ_FLUSH_NOW) {
-        queue = when == VJ_FLUSH_SOON ? &x->closed : &x->due;
-        due_us = vj_clock_mono_us() + (when == VJ_FLUSH_SOON ? SOON_US : x->age_us);
+    switch (when) {
+    case VJ_FLUSH_NOW:
+        queue = &x->urgent;
+        break;
+    case VJ_FLUSH_SOON:
+        due_us = end_of_window(SOON_US);
+        break;
+    case VJ_FLUSH_GATHERED:
+        due_us = end_of_window(MAX(MIN(GATHERED_US, x->age_us), SOON_US));
+        break;
+    case VJ_FLUSH_AGED:
+    case VJ_FLUSH_ANEW:
+        queue = &x->due;
+        due_us = vj_clock_mono_us() + x->age_us;
+        break;
     }
     vj_mutex_lock(&x->lock);
     trim_soon_locked(x);
