@@ -53,16 +53,52 @@ int vj_fs_getattr(VjFs *fs, uint64_t ino, VjAttr *out)
     return 0;
 }
 
+void vj_fs_getattr_many(VjFs *fs, const uint64_t *inos, size_t count, VjAttr *out,
+                        int *results)
+{
+    gint read_ends = g_atomic_int_get(&fs->read_end_count);
+    g_autofree VjInode *inodes = g_new(VjInode, count);
+
+    vj_file_getattr_many(fs->files, inos, count, inodes, results);
+    for (size_t i = 0; i < count; i++) {
+        if (results[i] == 0) {
+            vj_fs_attr(&inodes[i], &out[i]);
+            vj_fs_show_read(fs, inos[i], &out[i]);
+        }
+    }
+    for (size_t i = 0; g_atomic_int_get(&fs->read_end_count) != read_ends && i < count;
+         i++) {
+        results[i] = vj_fs_getattr(fs, inos[i], &out[i]);
+    }
+}
+
 typedef struct SetOp {
     uint64_t ino;
     const VjSetattr *set;
     bool clear;      /* set-id bits */
     bool member;     /* the caller may keep set-gid of what the group cannot execute */
     bool capability; /* security.capability goes */
+    bool has_looked; /* whether the caller is a member */
     struct timespec now;
     const VjFs *fs;
-    VjSafety safety; /* out */
+    /* out: */
+    bool is_to_look; /* nothing was set, as that has to be looked at before */
+    VjSafety safety;
+    VjInode inode; /* as it is now */
 } SetOp;
+
+static bool is_chown(const VjSetattr *set)
+{
+    return (set->what & (VJ_SET_UID | VJ_SET_GID)) != 0;
+}
+
+/* Whether he is decides about set-gid. */
+static bool asks_for_member(const VjSetattr *set, const VjInode *inode)
+{
+    return ((set->what & VJ_SET_MODE) && (set->mode & S_ISGID) &&
+            !(set->what & VJ_SET_CHECKED)) ||
+           (is_chown(set) && vj_set_id_needs_member(inode->mode));
+}
 
 static struct timespec time_to_set(struct timespec wanted, struct timespec now)
 {
@@ -106,13 +142,14 @@ static int set_body(VjTxn *txn, void *opaque)
     if (r < 0) {
         return r;
     }
-    if (is_forbidden(&inode, set)) {
+    op->is_to_look = !op->has_looked && asks_for_member(set, &inode);
+    if (op->is_to_look || is_forbidden(&inode, set)) {
         return -EPERM;
     }
-    if (op->clear || (set->what & (VJ_SET_UID | VJ_SET_GID))) {
+    if (op->clear || is_chown(set)) {
         inode.mode &= ~vj_set_id_bits(inode.mode, op->member);
     }
-    if (op->capability) {
+    if (op->capability || (is_chown(set) && S_ISREG(inode.mode))) {
         r = vj_xattr_drop(txn, op->ino, VJ_CAPABILITY_XATTR);
         if (r < 0) {
             return r;
@@ -146,6 +183,7 @@ static int set_body(VjTxn *txn, void *opaque)
         inode.ctime = op->now;
     }
     op->safety = vj_fs_safety_of(op->fs, &inode);
+    op->inode = inode;
     return vj_inode_put(txn, &inode);
 }
 
@@ -161,7 +199,7 @@ static int clear_privileges(VjFs *fs, const VjCaller *who, const VjInode *inode,
                             Keeps keeps)
 {
     static const VjSetattr nothing;
-    SetOp op = {.fs = fs, .ino = inode->ino, .set = &nothing};
+    SetOp op = {.fs = fs, .ino = inode->ino, .set = &nothing, .has_looked = true};
     int r = vj_is_immutable(inode) ? -EPERM
                                    : vj_fs_has_capability(fs, inode->ino, &op.capability);
 
@@ -252,36 +290,55 @@ static int set_size(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
     return r < 0 ? r : vj_fs_acknowledge_content(fs, file, safety);
 }
 
-/* Before the transaction, because times in memory are taken for it, and because where
- * set-gid is at stake it may have to read /proc. */
-static int look_first(VjFs *fs, const VjCaller *who, SetOp *op)
+/* Where set-gid is at stake it may have to read /proc: not in the transaction. */
+static int look_at_member(VjFs *fs, const VjCaller *who, SetOp *op)
 {
-    const VjSetattr *set = op->set;
-    bool asked = (set->what & VJ_SET_MODE) && (set->mode & S_ISGID) &&
-                 !(set->what & VJ_SET_CHECKED);
     VjInode inode;
     int r = vj_file_getattr(fs->files, op->ino, &inode);
 
-    op->member = true;
-    if (r < 0) {
-        return r;
-    }
-    if (is_forbidden(&inode, set)) {
-        return -EPERM;
-    }
-    if (asked ||
-        ((set->what & (VJ_SET_UID | VJ_SET_GID)) && vj_set_id_needs_member(inode.mode))) {
+    if (r == 0 && asks_for_member(op->set, &inode)) {
         op->member = vj_caller_is_member(who, &inode);
     }
-    return 0;
+    op->has_looked = true;
+    return r;
+}
+
+static int set_values(VjFs *fs, SetOp *op)
+{
+    const VjSetattr *set = op->set;
+    VjUtimensRead read = {.n = NULL};
+    VjUtimens write = {.f = NULL};
+    int r;
+
+    if ((set->what & VJ_SET_ATIME) && set->atime.tv_nsec != UTIME_OMIT) {
+        vj_fs_utimens_begin(fs, op->ino, &read);
+    }
+    if ((set->what & VJ_SET_MTIME) && set->mtime.tv_nsec != UTIME_OMIT) {
+        vj_file_utimens_begin(fs->files, op->ino, &write);
+    }
+    r = vj_fs_run(fs, VJ_RUN_DEFAULT, set_body, op);
+    vj_fs_record_changed(fs, op->ino);
+    vj_file_utimens_end(&write, r);
+    vj_fs_utimens_end(fs, &read, r);
+    return r;
+}
+
+/* The record that @op has put, with what is in memory.  False: there may be a newer one. */
+static bool show(VjFs *fs, SetOp *op, gint read_ends, VjAttr *out)
+{
+    if (!vj_file_lay_over(fs->files, &op->inode)) {
+        return false;
+    }
+    vj_fs_attr(&op->inode, out);
+    vj_fs_show_read(fs, op->ino, out);
+    return g_atomic_int_get(&fs->read_end_count) == read_ends;
 }
 
 int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
                   const VjSetattr *set, VjAttr *out)
 {
-    SetOp op = {.fs = fs, .ino = ino, .set = set, .now = vj_clock_real()};
-    VjUtimensRead read = {.n = NULL};
-    VjUtimens write = {.f = NULL};
+    SetOp op = {.fs = fs, .ino = ino, .set = set, .member = true, .now = vj_clock_real()};
+    gint read_ends = 0;
     int r = vj_cancel_is_fired() ? -ECANCELED : 0;
 
     if (r < 0) {
@@ -289,31 +346,23 @@ int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
     }
     if (set->what & VJ_SET_SIZE) {
         r = set_size(fs, who, ino, h, set);
-    } else if (set->what & (VJ_SET_UNPRIVILEGED | VJ_SET_CHANGES)) {
+    } else if ((set->what & (VJ_SET_UNPRIVILEGED | VJ_SET_CHANGES)) && !is_chown(set)) {
         r = look_and_clear(fs, who, ino, what_is_kept(set->what));
     }
+    if (r == 0 && (set->what & SET_VALUES)) {
+        read_ends = g_atomic_int_get(&fs->read_end_count);
+        r = set_values(fs, &op);
+        if (op.is_to_look) {
+            r = look_at_member(fs, who, &op);
+            r = r < 0 ? r : set_values(fs, &op);
+        }
+    }
+    r = r < 0 ? r : vj_fs_acknowledge(fs, 0, op.safety);
     if (r < 0) {
         return r;
     }
-    if (set->what & SET_VALUES) {
-        r = look_first(fs, who, &op);
-        if (r < 0) {
-            return r;
-        }
-        if ((set->what & VJ_SET_ATIME) && set->atime.tv_nsec != UTIME_OMIT) {
-            vj_fs_utimens_begin(fs, ino, &read);
-        }
-        if ((set->what & VJ_SET_MTIME) && set->mtime.tv_nsec != UTIME_OMIT) {
-            vj_file_utimens_begin(fs->files, ino, &write);
-        }
-        r = vj_fs_run(fs, VJ_RUN_DEFAULT, set_body, &op);
-        vj_fs_record_changed(fs, ino);
-        vj_file_utimens_end(&write, r);
-        vj_fs_utimens_end(fs, &read, r);
-        if (r < 0) {
-            return r;
-        }
+    if ((set->what & SET_VALUES) && show(fs, &op, read_ends, out)) {
+        return 0;
     }
-    r = vj_fs_acknowledge(fs, 0, op.safety);
-    return r < 0 ? r : vj_fs_getattr(fs, ino, out);
+    return vj_fs_getattr(fs, ino, out);
 }

@@ -3,7 +3,7 @@
  * dir.c - reading directories
  *
  * A call collects names in one snapshot, ends the transaction, and then visits: visitors
- * may be slow, and attributes need transactions of their own.
+ * may be slow, and attributes are looked at later, many in a transaction.
  */
 #include "file/records.h"
 #include "fs/fs-private.h"
@@ -231,6 +231,48 @@ static int fill_body(VjTxn *txn, void *opaque)
     return fill_names(txn, f, MAX(f->cookie, VJ_DIR_PARENT_COOKIE), inode.entry_count);
 }
 
+/* Attributes of some names. */
+typedef struct Looks {
+    guint from, count; /* items of the batch */
+    uint64_t inos[VJ_FILE_LOOKS_MOST];
+    VjAttr attrs[VJ_FILE_LOOKS_MOST];
+    int results[VJ_FILE_LOOKS_MOST];
+} Looks;
+
+/* NULL: it cannot be read. */
+static const VjAttr *look(VjFs *fs, const DirBatch *b, guint i, Looks *l)
+{
+    if (i >= l->from + l->count) {
+        l->from = i;
+        l->count = MIN(b->items->len - i, VJ_FILE_LOOKS_MOST);
+        for (guint j = 0; j < l->count; j++) {
+            l->inos[j] = g_array_index(b->items, DirItem, i + j).ino;
+        }
+        vj_fs_getattr_many(fs, l->inos, l->count, l->attrs, l->results);
+    }
+    return l->results[i - l->from] == 0 ? &l->attrs[i - l->from] : NULL;
+}
+
+static void visit_all(VjFs *fs, const DirBatch *b, bool with_attr, VjFsVisit *visit,
+                      void *opaque)
+{
+    g_autofree Looks *looks = with_attr ? g_new0(Looks, 1) : NULL;
+
+    for (guint i = 0; i < b->items->len; i++) {
+        const DirItem *item = &g_array_index(b->items, DirItem, i);
+        VjDirent entry = {
+            .name = (const char *)b->names->data + item->name,
+            .ino = item->ino,
+            .cookie = item->cookie,
+            .type = item->type,
+        };
+
+        if (!visit(opaque, &entry, with_attr ? look(fs, b, i, looks) : NULL)) {
+            break;
+        }
+    }
+}
+
 int vj_fs_readdir(VjFs *fs, uint64_t dir, uint64_t cookie, uint64_t *end,
                   size_t about_bytes, bool with_attr, VjFsVisit *visit, void *opaque)
 {
@@ -249,20 +291,8 @@ int vj_fs_readdir(VjFs *fs, uint64_t dir, uint64_t cookie, uint64_t *end,
     };
     int r = vj_meta_view(fs->meta, fill_body, &fill);
 
-    for (guint i = 0; r == 0 && i < b.items->len; i++) {
-        const DirItem *item = &g_array_index(b.items, DirItem, i);
-        VjDirent entry = {
-            .name = (const char *)b.names->data + item->name,
-            .ino = item->ino,
-            .cookie = item->cookie,
-            .type = item->type,
-        };
-        VjAttr attr;
-        bool has_attr = with_attr && vj_fs_getattr(fs, item->ino, &attr) == 0;
-
-        if (!visit(opaque, &entry, has_attr ? &attr : NULL)) {
-            break;
-        }
+    if (r == 0) {
+        visit_all(fs, &b, with_attr, visit, opaque);
     }
     batch_clear(&b);
     return r;

@@ -38,6 +38,18 @@ static guint learn(VjHandle *h, guint seen, guint found)
     return now;
 }
 
+void vj_fs_note_made(VjHandle *h, const VjInode *inode)
+{
+    guint found = HAS_READ_PROTECTION | (inode->flags & VJ_INODE_PROTECTED);
+
+    if ((inode->mode & (S_ISUID | S_ISGID)) == 0) {
+        found |= HAS_READ_PRIVILEGES; /* it has no attributes either */
+    }
+    if (!vj_fs_is_shared(h->fs)) { /* others may have changed it since */
+        (void)learn(h, 0, found);
+    }
+}
+
 int vj_fs_protection(VjHandle *h, uint32_t *out)
 {
     guint seen = (guint)g_atomic_int_get(&h->node->record);

@@ -115,6 +115,10 @@ typedef void VjFsBusyVisit(void *opaque, const VjFsBusy *busy, const char *path)
 void vj_fs_busy_paths(VjFs *fs, const VjFsBusy *busy, unsigned count,
                       VjFsBusyVisit *visit, void *opaque);
 
+/* attr.c: vj_fs_getattr for each of at most VJ_FILE_LOOKS_MOST. */
+void vj_fs_getattr_many(VjFs *fs, const uint64_t *inos, size_t count, VjAttr *out,
+                        int *results);
+
 /* run.c: vj_meta_run on a volume that may be written. */
 int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body,
               void *op) G_GNUC_WARN_UNUSED_RESULT;
@@ -188,7 +192,9 @@ bool vj_fs_append_undo(VjHandle *h, uint64_t size);
 
 /* flags.c: what of @h's inode is protected; whether a change of content may have
  * privileges to take away (the set-id bits, security.capability); -EPERM unless it may be
- * written to by @h (@appends: at the end), opened with @flags. */
+ * written to by @h (@appends: at the end), opened with @flags.  note_made: @inode has just
+ * been made, and opened as @h. */
+void vj_fs_note_made(VjHandle *h, const VjInode *inode);
 int vj_fs_protection(VjHandle *h, uint32_t *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_has_privileges(VjHandle *h, bool *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_may_write(VjHandle *h, bool appends) G_GNUC_WARN_UNUSED_RESULT;

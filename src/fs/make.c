@@ -305,6 +305,7 @@ int vj_fs_create(VjFs *fs, const VjCaller *who, uint64_t parent, const char *nam
     r = make(fs, &op, attr, &file);
     if (r == 0) {
         *out = vj_fs_node_opened(fs, file, flags);
+        vj_fs_note_made(*out, &op.inode);
         r = vj_fs_acknowledge(fs, 0, op.safety);
         if (r < 0) {
             vj_fs_release(fs, *out);

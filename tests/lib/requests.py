@@ -23,10 +23,10 @@ VERSION, CALLS, END = 3, 8, (1 << 64) - 1
 
 class Reading:
     """calls: kind -> how many until then; of the ioctls that the reading made: all, and how many of
-    them are in calls."""
+    them are in calls.  meta: the same of the metadata."""
 
     def __init__(self, mount):
-        self.calls, self.ioctls, self.counted = {}, 0, 0
+        self.calls, self.meta, self.ioctls, self.counted = {}, {}, 0, 0
         cursor = 0
         fd = os.open(mount, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -42,6 +42,8 @@ class Reading:
     def add(self, text):
         for line in text.splitlines():
             fields = dict(field.split("=", 1) for field in line.split(" "))
+            if fields["group"] == "meta":
+                self.meta[fields["kind"]] = int(fields["calls"])
             if fields["group"] == "request":
                 self.calls[fields["kind"]] = int(fields["calls"])
                 if fields["kind"] == "ioctl":

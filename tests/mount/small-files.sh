@@ -71,6 +71,13 @@ mount_varjfs
 for size in 4048 4096; do
     check "the bytes of $size are right" compare_files $size
 done
+umount_varjfs
+mount_varjfs -o commit=3600
+# shellcheck disable=SC2154 # tap.sh sets srcdir
+PYTHONDONTWRITEBYTECODE=1 check "transactions" python3 "$srcdir/tests/mount/small-files.py" make "$MNT"
+umount_varjfs
+mount_varjfs
+PYTHONDONTWRITEBYTECODE=1 check "transactions of a listing" python3 "$srcdir/tests/mount/small-files.py" list "$MNT"
 is "one byte more" "$(write_files 4097 && varjfsctl sync "$MNT" && echo $(($(counter objects_put))))" $files
 umount_varjfs
 fsck_clean "all is in order"

@@ -825,7 +825,7 @@ static void test_times(void **state)
     assert_int_equal(attr.st.st_mtim.tv_sec, -7);
     assert_int_equal(attr.st.st_mtim.tv_nsec, 8);
     assert_false(vj_fs_time_later(before, attr.st.st_ctim));
-    assert_false(attr.dirty);
+    assert_false(attr.may_change);
     set.mtime.tv_nsec = UTIME_NOW;
     set.what = VJ_SET_MTIME;
     assert_int_equal(vj_fs_setattr(x->fs, &root_caller, attr.st.st_ino, h, &set, &attr),
