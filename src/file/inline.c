@@ -4,8 +4,10 @@
  *
  * The value is a head, the bytes under the file's transformation and a checksum of both.
  * With head and checksum a page of the engine has room for 4048 bytes: the rest stands in
- * the record of the inode, which every commit of content writes anyway.  A symlink's
- * target is such a content too, as it is.
+ * the record of the inode, which every commit of content writes anyway.  The head says
+ * what that is, so that each of the two records can be read without the other: what does
+ * not stay as long as it is under its transformation leaves no rest, because a part of
+ * what a compressor made is nothing.  A symlink's target is such a content too, as it is.
  */
 #include "file/file-private.h"
 #include "file/inode-format.h"
@@ -17,36 +19,73 @@
 G_STATIC_ASSERT(BYTES_MAX + VJ_FILE_INLINE_REST_MAX == VJ_FILE_INLINE_MAX);
 G_STATIC_ASSERT(VJ_SYMLINK_MAX <= VJ_FILE_INLINE_MAX);
 
-static int decode(const VjInode *inode, VjSlice value, VjInlineHead *head, void *dst)
+static uint32_t rest_checksum(const uint8_t *rest, size_t len)
 {
-    const VjRecordPlace place = {.kind = VJ_RECORD_INLINE, .ino = inode->ino};
-    const uint8_t *bytes = value.data, *src = bytes + sizeof *head;
-    size_t len = value.len - OVERHEAD;
-    uint8_t whole[VJ_FILE_INLINE_MAX];
-    VjRecordCodec how;
+    uint32_t sum = (uint32_t)vj_checksum64(rest, len);
 
-    if (value.len <= OVERHEAD || len > BYTES_MAX ||
-        (inode->inline_rest_bytes > 0 && len != BYTES_MAX)) {
+    return len == 0 ? 0 : sum != 0 ? sum : 1;
+}
+
+/* Bytes of the content that the record leaves to that of the inode. */
+static size_t rest_bytes(const VjInlineHead *head)
+{
+    return head->rest_checksum != 0 ? GUINT16_FROM_LE(head->plain_bytes) - BYTES_MAX : 0;
+}
+
+static int head_get(VjSlice value, uint64_t ino, VjInlineHead *head)
+{
+    const uint8_t *bytes = value.data;
+    size_t plain_bytes;
+
+    if (value.len <= OVERHEAD || value.len > VJ_META_VALUE_CHEAP) {
         return -EBADMSG;
     }
     memcpy(head, value.data, sizeof *head);
+    plain_bytes = GUINT16_FROM_LE(head->plain_bytes);
     if (vj_checksum64(bytes, value.len - VJ_INLINE_CHECKSUM_BYTES) !=
             vj_le64_get(bytes + value.len - VJ_INLINE_CHECKSUM_BYTES) ||
         GUINT32_FROM_LE(head->magic) != VJ_INLINE_MAGIC ||
-        GUINT64_FROM_LE(head->ino) != inode->ino || head->reserved != 0 ||
-        GUINT16_FROM_LE(head->plain_bytes) != inode->size) {
+        GUINT64_FROM_LE(head->ino) != ino || plain_bytes == 0 ||
+        plain_bytes > VJ_FILE_INLINE_MAX) {
         return -EBADMSG;
     }
-    how = (VjRecordCodec){.codec = head->codec,
-                          .param = head->param,
-                          .key_id = GUINT32_FROM_LE(head->key_id)};
+    return head->rest_checksum != 0 &&
+                   (value.len != VJ_META_VALUE_CHEAP || plain_bytes <= BYTES_MAX)
+               ? -EBADMSG
+               : 0;
+}
+
+static VjRecordCodec codec_of(const VjInlineHead *head)
+{
+    return (VjRecordCodec){.codec = head->codec,
+                           .param = head->param,
+                           .key_id = GUINT32_FROM_LE(head->key_id)};
+}
+
+static int decode(const VjInode *inode, VjSlice value, VjInlineHead *head, void *dst)
+{
+    const VjRecordPlace place = {.kind = VJ_RECORD_INLINE, .ino = inode->ino};
+    const uint8_t *src = (const uint8_t *)value.data + sizeof *head;
+    uint8_t whole[VJ_FILE_INLINE_MAX];
+    int r = head_get(value, inode->ino, head);
+    size_t len = value.len - OVERHEAD;
+
+    if (r < 0) {
+        return r;
+    }
+    if (GUINT16_FROM_LE(head->plain_bytes) != inode->size ||
+        inode->inline_rest_bytes != rest_bytes(head) ||
+        rest_checksum(inode->inline_rest, inode->inline_rest_bytes) !=
+            GUINT32_FROM_LE(head->rest_checksum)) {
+        return -EBADMSG;
+    }
     if (inode->inline_rest_bytes > 0) {
         memcpy(whole, src, len);
         memcpy(whole + len, inode->inline_rest, inode->inline_rest_bytes);
         src = whole;
         len += inode->inline_rest_bytes;
     }
-    return vj_record_decode(how, &place, src, len, dst, inode->size);
+    return vj_record_decode(codec_of(head), &place, src, len, dst, inode->size);
 }
 
 int vj_inline_get(VjTxn *txn, const VjInode *inode, void *dst, size_t cap,
@@ -75,6 +114,35 @@ int vj_inline_get(VjTxn *txn, const VjInode *inode, void *dst, size_t cap,
     return r;
 }
 
+int vj_inline_parts(VjTxn *txn, uint64_t ino, VjInlineParts *out)
+{
+    const VjRecordPlace place = {.kind = VJ_RECORD_INLINE, .ino = ino};
+    uint8_t key[8];
+    VjInlineHead head;
+    VjSlice value;
+    int r = vj_txn_get(txn, VJ_SPACE_INLINE, vj_ino_key(ino, key), &value);
+
+    out->plain_bytes = out->rest_bytes = 0;
+    if (r == 0) {
+        r = head_get(value, ino, &head);
+    }
+    if (r < 0) {
+        return r;
+    }
+    out->plain_bytes = GUINT16_FROM_LE(head.plain_bytes);
+    out->rest_bytes = (uint16_t)rest_bytes(&head);
+    out->rest_checksum = GUINT32_FROM_LE(head.rest_checksum);
+    out->stored_bytes = value.len - OVERHEAD;
+    return vj_record_decode(
+        codec_of(&head), &place, (const uint8_t *)value.data + sizeof head,
+        value.len - OVERHEAD, out->first, (size_t)out->plain_bytes - out->rest_bytes);
+}
+
+bool vj_inline_is_rest(const VjInlineParts *parts, const void *bytes, size_t len)
+{
+    return len == parts->rest_bytes && rest_checksum(bytes, len) == parts->rest_checksum;
+}
+
 void vj_inline_make(uint64_t ino, const VjTransform *want, const void *src, size_t len,
                     VjInlineRecord *out)
 {
@@ -87,17 +155,22 @@ void vj_inline_make(uint64_t ino, const VjTransform *want, const void *src, size
         .ino = GUINT64_TO_LE(ino),
     };
     VjRecordCodec how;
+    size_t encoded_len;
 
     g_assert(len > 0 && len <= VJ_FILE_INLINE_MAX);
-    how = vj_record_encode(want, &place, src, len, encoded, &len);
+    how = vj_record_encode(want, &place, src, len, encoded, &encoded_len);
+    if (encoded_len > BYTES_MAX && encoded_len < len) {
+        how = vj_record_encode(NULL, &place, src, len, encoded, &encoded_len);
+    }
     head.codec = how.codec;
     head.param = how.param;
-    out->stored_bytes = len;
-    out->rest_bytes = (uint8_t)(len - MIN(len, BYTES_MAX));
-    len -= out->rest_bytes;
-    memcpy(out->rest, encoded + len, out->rest_bytes);
+    out->stored_bytes = encoded_len;
+    out->rest_bytes = (uint8_t)(encoded_len - MIN(encoded_len, BYTES_MAX));
+    encoded_len -= out->rest_bytes;
+    memcpy(out->rest, encoded + encoded_len, out->rest_bytes);
+    head.rest_checksum = GUINT32_TO_LE(rest_checksum(out->rest, out->rest_bytes));
     vj_write_bytes(&w, &head, sizeof head);
-    vj_write_bytes(&w, encoded, len);
+    vj_write_bytes(&w, encoded, encoded_len);
     vj_write_u64(&w, vj_checksum64(out->bytes, w.used));
     g_assert(!w.bad);
     out->len = w.used;

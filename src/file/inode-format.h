@@ -85,9 +85,11 @@ typedef struct VjInlineHead {
     uint8_t codec; /* of the bytes that follow; 0 = none */
     uint8_t param;
     uint16_t plain_bytes;
-    uint64_t ino;      /* as in the key */
-    uint32_t key_id;   /* 0: no key */
-    uint32_t reserved; /* 0 */
+    uint64_t ino;    /* as in the key */
+    uint32_t key_id; /* 0: no key */
+    /* Of the bytes that follow as they would be, those that stand in the record of the
+     * inode: the lower half of their vj_checksum64, 1 where that is 0.  0: none do. */
+    uint32_t rest_checksum;
 } VjInlineHead;
 
 _Static_assert(sizeof(VjInlineHead) == 24, "inline head has a fixed size");

@@ -33,6 +33,21 @@ int vj_inode_decode(VjSlice value, uint64_t ino, VjInode *out) G_GNUC_WARN_UNUSE
  * wanted. */
 int vj_inline_get(VjTxn *txn, const VjInode *inode, void *dst, size_t cap,
                   uint64_t *stored_bytes) G_GNUC_WARN_UNUSED_RESULT;
+/* What the record of @ino has of a content, without that of the inode. */
+typedef struct VjInlineParts {
+    uint16_t plain_bytes; /* of all of it; 0: the record says nothing that can be used */
+    uint16_t rest_bytes;  /* of these, that are in the record of the inode */
+    uint32_t rest_checksum;
+    uint64_t stored_bytes;             /* in this record */
+    uint8_t first[VJ_FILE_INLINE_MAX]; /* those before the rest */
+} VjInlineParts;
+
+/* -ENOENT, -EBADMSG; -EOPNOTSUPP a transformation that is not in this build: all but
+ * first is set. */
+int vj_inline_parts(VjTxn *txn, uint64_t ino,
+                    VjInlineParts *out) G_GNUC_WARN_UNUSED_RESULT;
+/* These bytes are the rest that it lacks, as they are stored. */
+bool vj_inline_is_rest(const VjInlineParts *parts, const void *bytes, size_t len);
 /* A record, and what does not go into it: made before the transaction, as encoding takes
  * time. */
 typedef struct VjInlineRecord {

@@ -11,6 +11,7 @@ src_fsck_libvj_fsck_la_SOURCES = \
 	src/fsck/fsck.h \
 	src/fsck/repair-content.c \
 	src/fsck/repair-entries.c \
+	src/fsck/repair-inline.c \
 	src/fsck/repair-map-private.h \
 	src/fsck/repair-map.c \
 	src/fsck/repair-names-private.h \

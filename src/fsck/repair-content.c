@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * repair-content.c - the content of all inodes: inline bytes, values, what has no inode
+ * repair-content.c - the content of all inodes: values, what has no inode
  *
- * Maps are repair-map.c's.  Inline bytes that are damaged become a map whose one range
- * cannot be read.  Content of what cannot have any becomes a file of its own, and so does
- * content whose inode is gone.
+ * Maps are repair-map.c's, inline bytes repair-inline.c's.  Content of what cannot have
+ * any becomes a file of its own, and so does content whose inode is gone.
  */
 #include "file/inode-format.h"
 #include "fsck/repair-map-private.h"
@@ -64,7 +63,7 @@ int vj_repair_needs(VjRepair *r, GHashTable **needs, bool *whole)
     return rc;
 }
 
-/* ---- inline content ---------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------ */
 
 static int get_inode(VjRepair *r, uint64_t ino, VjInode *out)
 {
@@ -75,203 +74,10 @@ static int get_inode(VjRepair *r, uint64_t ino, VjInode *out)
     return rc < 0 ? rc : vj_inode_decode(value, ino, out);
 }
 
-/* The range of the whole file is lost. */
-static int lose_inline(VjRepair *r, const VjInode *inode)
-{
-    g_autoptr(GArray) entries = g_array_new(FALSE, FALSE, sizeof(VjEntry));
-    const VjEntry lost = {.kind = VJ_SALVAGE_LOST, .length = MAX(inode->size, 1)};
-    VjLay lay = {.ino = inode->ino,
-                 .root = {.next_node = MAX(inode->root.next_node, 1)},
-                 .clear_inline = true};
-    int rc;
-
-    g_array_append_val(entries, lost);
-    rc = vj_repair_build_map(r, inode->ino, entries, &lay.root);
-    if (rc == 0) {
-        rc = vj_repair_lay_map(r, &lay);
-    }
-    if (rc == 0) {
-        vj_repair_say(r,
-                      "inode %" PRIu64 ": its %" PRIu64 " bytes are lost and cannot be "
-                      "read%s",
-                      inode->ino, inode->size,
-                      S_ISLNK(inode->mode) ? "; the symlink became a file" : "");
-    }
-    return rc;
-}
-
-typedef enum InlineState {
-    INLINE_GOOD,
-    INLINE_LOST,
-    INLINE_SIZE,
-    INLINE_NO_REST, /* it was lost with the record of the inode; the content is plain */
-    INLINE_FOREIGN
-} InlineState;
-
-/* What is stored inline for an inode. */
-typedef struct InlineLook {
-    const VjInode *inode;
-    InlineState state;
-    uint64_t size, stored_bytes; /* as the record itself says; else as the inode does */
-    uint8_t rest_bytes;          /* of the inode's, those that belong to the record */
-} InlineLook;
-
-static int look_at_inline_body(VjTxn *txn, void *opaque)
-{
-    InlineLook *l = opaque;
-    VjInode with_rest = *l->inode, *inode = &with_rest;
-    uint8_t bytes[VJ_FILE_INLINE_MAX], key[8];
-    VjInlineHead head;
-    VjSlice value;
-    int rc = vj_txn_get(txn, VJ_SPACE_INLINE, vj_ino_key(inode->ino, key), &value);
-
-    l->state = INLINE_LOST;
-    l->size = inode->size;
-    l->stored_bytes = inode->stored_bytes;
-    l->rest_bytes = inode->inline_rest_bytes;
-    if (rc < 0) {
-        return rc == -ENOENT ? 0 : rc;
-    }
-    if (!vj_repair_is_sealed(value) || value.len <= sizeof head) {
-        return 0;
-    }
-    memcpy(&head, value.data, sizeof head);
-    if (GUINT32_FROM_LE(head.magic) != VJ_INLINE_MAGIC ||
-        GUINT64_FROM_LE(head.ino) != inode->ino) {
-        return 0;
-    }
-    if (value.len < VJ_META_VALUE_CHEAP) { /* nothing was left over */
-        l->rest_bytes = inode->inline_rest_bytes = 0;
-    }
-    l->size = GUINT16_FROM_LE(head.plain_bytes);
-    if (l->size > 0 && l->size <= VJ_FILE_INLINE_MAX && l->size != inode->size) {
-        l->state = INLINE_SIZE;
-        return 0;
-    }
-    if (inode->inline_rest_bytes == 0 && value.len == VJ_META_VALUE_CHEAP &&
-        head.codec == 0 && l->size > VJ_FILE_INLINE_MAX - VJ_FILE_INLINE_REST_MAX) {
-        l->state = INLINE_NO_REST;
-        return 0;
-    }
-    rc = vj_inline_get(txn, inode, bytes, sizeof bytes, &l->stored_bytes);
-    l->state = rc == 0 ? INLINE_GOOD : rc == -EOPNOTSUPP ? INLINE_FOREIGN : INLINE_LOST;
-    return rc == -EBADMSG || rc == -EOPNOTSUPP ? 0 : rc;
-}
-
-static int look_at_inline(VjRepair *r, const VjInode *inode, InlineLook *out)
-{
-    *out = (InlineLook){.inode = inode};
-    return vj_meta_view(r->meta, look_at_inline_body, out);
-}
-
-/* What the record has becomes all of the content. */
-static int cut_inline_body(VjTxn *txn, void *opaque)
-{
-    VjInode *inode = opaque;
-    VjInlineRecord record;
-    uint8_t key[8];
-    VjSlice value;
-    int rc = vj_txn_get(txn, VJ_SPACE_INLINE, vj_ino_key(inode->ino, key), &value);
-
-    if (rc < 0) {
-        return rc;
-    }
-    inode->size = VJ_FILE_INLINE_MAX - VJ_FILE_INLINE_REST_MAX;
-    g_assert(value.len == inode->size + sizeof(VjInlineHead) + VJ_INLINE_CHECKSUM_BYTES);
-    vj_inline_make(inode->ino, NULL, (const uint8_t *)value.data + sizeof(VjInlineHead),
-                   inode->size, &record);
-    rc = vj_inline_put(txn, inode, &record);
-    return rc < 0 ? rc : vj_inode_put(txn, inode);
-}
-
-static int cut_inline(VjRepair *r, VjInode *inode)
-{
-    uint64_t size = inode->size;
-    int rc = vj_meta_run(r->meta, VJ_RUN_RELEASE, cut_inline_body, inode);
-
-    if (rc == 0) {
-        vj_repair_say(r, "inode %" PRIu64 ": its last %" PRIu64 " bytes are lost",
-                      inode->ino, size - inode->size);
-    }
-    return rc;
-}
-
-static int repair_inline(VjRepair *r, VjInode *inode)
-{
-    InlineLook look;
-    int rc = look_at_inline(r, inode, &look);
-
-    if (rc == 0 && look.state == INLINE_NO_REST) {
-        return cut_inline(r, inode);
-    }
-
-    if (rc == 0 && look.state == INLINE_LOST) {
-        rc = lose_inline(r, inode);
-        return rc < 0 ? rc : get_inode(r, inode->ino, inode);
-    }
-    if (rc == 0 && look.state == INLINE_SIZE) {
-        inode->size = look.size; /* its stored bytes are looked at in the next round */
-        inode->inline_rest_bytes = look.rest_bytes;
-        rc = vj_repair_put_inode(r, inode);
-        if (rc == 0) {
-            vj_repair_say(
-                r, "inode %" PRIu64 ": its size is that of its %" PRIu64 " bytes inline",
-                inode->ino, look.size);
-        }
-    } else if (rc == 0 && look.state == INLINE_GOOD &&
-               (look.stored_bytes != inode->stored_bytes ||
-                look.rest_bytes != inode->inline_rest_bytes)) {
-        inode->stored_bytes = look.stored_bytes;
-        inode->inline_rest_bytes = look.rest_bytes;
-        rc = vj_repair_put_inode(r, inode);
-        if (rc == 0) {
-            vj_repair_say(r, "inode %" PRIu64 ": its stored bytes were counted anew",
-                          inode->ino);
-        }
-    }
-    return rc;
-}
-
-/* ---- values ------------------------------------------------------------------------ */
-
 static bool is_known_type(mode_t mode)
 {
     return S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode) || S_ISCHR(mode) ||
            S_ISBLK(mode) || S_ISFIFO(mode) || S_ISSOCK(mode);
-}
-
-/* Moves what a directory or device cannot have to a file of its own. */
-static int evict_body(VjTxn *txn, void *opaque)
-{
-    VjInode *inode = opaque, file = vj_repair_nameless(0);
-    uint8_t bytes[VJ_FILE_INLINE_MAX];
-    VjInlineRecord record;
-    int rc = vj_inline_get(txn, inode, bytes, sizeof bytes, NULL);
-    bool is_lost = rc == -EBADMSG; /* nothing of it can be read */
-
-    if (rc == 0) {
-        rc = vj_ino_take(txn, &file.ino);
-    }
-    if (rc == 0) {
-        vj_inline_make(file.ino, NULL, bytes, inode->size, &record);
-        rc = vj_inline_put(txn, &file, &record);
-    }
-    if (rc == 0) {
-        file.size = inode->size;
-        rc = vj_inode_put(txn, &file);
-    }
-    if (rc == 0 || is_lost) {
-        rc = vj_inline_del(txn, inode->ino);
-        rc = rc == -ENOENT ? 0 : rc;
-    }
-    if (rc == 0) {
-        VjInode without = *inode;
-
-        without.content = VJ_CONTENT_EMPTY;
-        without.size = without.stored_bytes = 0;
-        rc = vj_inode_put(txn, &without);
-    }
-    return rc;
 }
 
 typedef struct EvictLook {
@@ -314,31 +120,14 @@ static int evict_map(VjRepair *r, VjInode *inode)
     return rc;
 }
 
-/* -EOPNOTSUPP: only another build can read it. */
-static int evict_inline(VjRepair *r, const VjInode *inode)
-{
-    VjInode as_stored = *inode;
-    InlineLook look;
-    int rc = look_at_inline(r, inode, &look);
-
-    if (rc < 0) {
-        return rc;
-    }
-    if (look.state == INLINE_SIZE) {
-        as_stored.size = look.size; /* the record knows better */
-    }
-    as_stored.inline_rest_bytes = look.rest_bytes;
-    return vj_meta_run(r->meta, VJ_RUN_RELEASE, evict_body, &as_stored);
-}
-
 static int evict(VjRepair *r, VjInode *inode)
 {
-    int rc =
-        inode->content == VJ_CONTENT_MAP ? evict_map(r, inode) : evict_inline(r, inode);
+    int rc;
 
-    if (rc == -EOPNOTSUPP) {
-        return 0; /* stays as it is, and stays a problem */
+    if (inode->content == VJ_CONTENT_INLINE) {
+        return vj_repair_evict_inline(r, inode);
     }
+    rc = evict_map(r, inode);
     if (rc == 0) {
         inode->content = VJ_CONTENT_EMPTY;
         vj_repair_say(r,
@@ -385,7 +174,7 @@ static int repair_inode(VjRepair *r, VjInode *inode)
     int rc = repair_values(r, inode);
 
     if (rc == 0 && inode->content == VJ_CONTENT_INLINE) {
-        rc = repair_inline(r, inode);
+        rc = vj_repair_inline(r, inode);
     }
     return rc < 0 ? rc : vj_repair_map(r, inode);
 }
@@ -505,10 +294,13 @@ static int repair_ownerless(VjRepair *r, VjSpace space)
             rc = vj_repair_put_inode(r, &f.inode);
             if (rc == 0) {
                 vj_repair_say(r,
-                              "inode %" PRIu64 ": its record is missing, its %" PRIu64
-                              " bytes are kept",
+                              "inode %" PRIu64 ": its record was missing, what is left "
+                              "of its %" PRIu64 " bytes is kept",
                               all.ino, f.inode.size);
             }
+        }
+        if (rc == 0 && f.inode.content == VJ_CONTENT_INLINE) {
+            rc = vj_repair_inline(r, &f.inode);
         }
         if (rc == 0) {
             rc = vj_repair_map(r, &f.inode);
@@ -600,29 +392,6 @@ static const VjLooseNode *best_root(const GArray *loose)
     return best;
 }
 
-static int content_inline(VjTxn *txn, uint64_t ino, VjInode *inode, bool *found)
-{
-    VjInlineHead head;
-    uint8_t key[8];
-    VjSlice value;
-    int rc = vj_txn_get(txn, VJ_SPACE_INLINE, vj_ino_key(ino, key), &value);
-
-    if (rc < 0) {
-        return rc == -ENOENT ? 0 : rc;
-    }
-    if (vj_repair_is_sealed(value) &&
-        value.len > sizeof head + VJ_INLINE_CHECKSUM_BYTES) {
-        memcpy(&head, value.data, sizeof head);
-        inode->size = GUINT16_FROM_LE(head.plain_bytes);
-        *found = inode->size > 0 && inode->size <= VJ_FILE_INLINE_MAX &&
-                 GUINT64_FROM_LE(head.ino) == ino;
-    }
-    inode->content = *found ? VJ_CONTENT_INLINE : VJ_CONTENT_EMPTY;
-    inode->size = *found ? inode->size : 0;
-    inode->stored_bytes = *found ? value.len - sizeof head - VJ_INLINE_CHECKSUM_BYTES : 0;
-    return 0;
-}
-
 int vj_repair_content(VjTxn *txn, uint64_t ino, VjInode *inode, bool *found)
 {
     g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
@@ -644,7 +413,7 @@ int vj_repair_content(VjTxn *txn, uint64_t ino, VjInode *inode, bool *found)
     }
     best = best_root(loose);
     if (best == NULL || best->sums.bytes > VJ_MAP_BYTES_MAX) {
-        return content_inline(txn, ino, inode, found);
+        return vj_repair_content_inline(txn, ino, inode, found);
     }
     inode->content = VJ_CONTENT_MAP;
     inode->root = (VjMapRoot){

@@ -5,8 +5,8 @@
  *     repair-salvage.c  reading: what can be reached of a damaged map, and what leads
  *                       nowhere
  *     repair-map.c      the map of one inode is made anew, what is left of it goes
- *     repair-content.c  inline bytes, values, content without an inode; each inode in
- *                       turn
+ *     repair-inline.c   inline bytes
+ *     repair-content.c  values, content without an inode; each inode in turn
  */
 #ifndef VJ_FSCK_REPAIR_MAP_PRIVATE_H
 #define VJ_FSCK_REPAIR_MAP_PRIVATE_H
@@ -83,5 +83,16 @@ int vj_repair_keep_entries(VjRepair *r, uint64_t of,
  * @inode    its record, or what was made up for one that is gone
  */
 int vj_repair_map(VjRepair *r, const VjInode *inode) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- repair-inline.c --------------------------------------------------------------- */
+
+/* Of an inode with such content; *inode is its record afterwards. */
+int vj_repair_inline(VjRepair *r, VjInode *inode) G_GNUC_WARN_UNUSED_RESULT;
+/* Of what cannot have content: it becomes a file without a name, unless only another
+ * build can read it. */
+int vj_repair_evict_inline(VjRepair *r, VjInode *inode) G_GNUC_WARN_UNUSED_RESULT;
+/* As vj_repair_content, where there is no map. */
+int vj_repair_content_inline(VjTxn *txn, uint64_t ino, VjInode *inode,
+                             bool *found) G_GNUC_WARN_UNUSED_RESULT;
 
 #endif

@@ -4,9 +4,8 @@
  *
  *     repair.c          changes, walks, bits
  *     repair-records.c  spaces record by record, counters
- *     repair-salvage.c, repair-map.c, repair-content.c (repair-map-private.h)  maps and
- *                                                                              inline
- *                                                                              bytes
+ *     repair-salvage.c, repair-map.c, repair-inline.c, repair-content.c
+ *                       (repair-map-private.h)  maps and inline bytes
  *     repair-objects.c  objects, index, store
  */
 #ifndef VJ_FSCK_REPAIR_PRIVATE_H

@@ -94,18 +94,19 @@ static uint64_t thing_named(const Tree *t, uint64_t dir, const char *name, size_
     return 0;
 }
 
-/* Those whose last bytes stand in the record of the inode. */
-static uint64_t with_rest(const Tree *t, uint64_t bits)
+/* Its last bytes stand in the record of the inode. */
+static void hit_rest(const Tree *t, Hit *h, uint64_t ino)
 {
-    for (guint i = 0; i < t->things->len; i++) {
-        size_t len = g_array_index(t->things, Thing, i).len;
+    const size_t at = VJ_FILE_INLINE_MAX - VJ_FILE_INLINE_REST_MAX;
 
-        if (len <= VJ_FILE_INLINE_MAX - VJ_FILE_INLINE_REST_MAX ||
-            len > VJ_FILE_INLINE_MAX) {
-            bits &= ~((uint64_t)1 << i);
+    for (guint i = 0; i < t->things->len; i++) {
+        const Thing *thing = &g_array_index(t->things, Thing, i);
+        const Use use = {.ino = ino, .at = at, .len = thing->len - MIN(thing->len, at)};
+
+        if (thing->ino == ino && use.len > 0 && thing->len <= VJ_FILE_INLINE_MAX) {
+            g_array_append_val(h->ranges, use);
         }
     }
-    return bits;
 }
 
 static void hit_inode(const Tree *t, Hit *h, uint64_t ino)
@@ -118,7 +119,7 @@ static void hit_inode(const Tree *t, Hit *h, uint64_t ino)
     h->is_dir_root = h->is_dir_root || ino == VJ_INO_ROOT;
     if (!h->is_mended) {
         h->records |= own;
-        h->contents |= with_rest(t, own);
+        hit_rest(t, h, ino);
     }
     if (h->hostile) {
         h->contents |= things_below(t, ino);

@@ -425,6 +425,45 @@ static void contents_of_a_page(void **state)
     assert_int_equal(vj_meta_close(m), 0);
 }
 
+/* What a compressor made is nothing without its end: it has no rest, and what would have
+ * one is stored as it is. */
+static void compressed_contents_have_no_rest(void **state)
+{
+    static const uint8_t codecs[] = {VJ_CODEC_ID_LZ4, VJ_CODEC_ID_ZSTD};
+    uint8_t bytes[VJ_FILE_INLINE_MAX];
+    unsigned kept = 0, plain = 0;
+    VjRng rng;
+
+    (void)state;
+    vj_rng_init(&rng, 3);
+    vj_rng_bytes(&rng, bytes, sizeof bytes);
+    for (size_t c = 0; c < G_N_ELEMENTS(codecs); c++) {
+        const VjTransform want = {.codec = codecs[c]};
+
+        for (size_t zeros = 1; zeros < 200 && vj_codec_by_id(codecs[c]) != NULL;
+             zeros++) {
+            uint8_t some[VJ_FILE_INLINE_MAX];
+            VjInlineRecord record;
+            VjInlineHead head;
+
+            memcpy(some, bytes, sizeof some);
+            memset(some + 1000, 0, zeros);
+            vj_inline_make(INO, &want, some, sizeof some, &record);
+            memcpy(&head, record.bytes, sizeof head);
+            if (head.codec == VJ_CODEC_ID_NONE) {
+                assert_int_equal(record.rest_bytes, VJ_FILE_INLINE_REST_MAX);
+                assert_int_equal(record.stored_bytes, sizeof some);
+                plain++;
+            } else {
+                assert_int_equal(record.rest_bytes, 0);
+                assert_true(record.stored_bytes <= VJ_META_VALUE_CHEAP);
+                kept++;
+            }
+        }
+    }
+    assert_true(vj_codec_by_id(VJ_CODEC_ID_LZ4) == NULL || (kept > 0 && plain > 48));
+}
+
 /* ---- fragments --------------------------------------------------------------------- */
 
 #define FRAGMENT 0x51525354u
@@ -552,11 +591,16 @@ static void inode_counter(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(inode_records),      cmocka_unit_test(impossible_values),
-    cmocka_unit_test(protected_kinds),    cmocka_unit_test(foreign_key),
-    cmocka_unit_test(inline_records),     cmocka_unit_test(fragment_records),
-    cmocka_unit_test(orphan_records),     cmocka_unit_test(inode_counter),
+    cmocka_unit_test(inode_records),
+    cmocka_unit_test(impossible_values),
+    cmocka_unit_test(protected_kinds),
+    cmocka_unit_test(foreign_key),
+    cmocka_unit_test(inline_records),
+    cmocka_unit_test(fragment_records),
+    cmocka_unit_test(orphan_records),
+    cmocka_unit_test(inode_counter),
     cmocka_unit_test(contents_of_a_page),
+    cmocka_unit_test(compressed_contents_have_no_rest),
 };
 
 VJ_TEST_MAIN(tests)

@@ -11,6 +11,7 @@
 #include "../../lib/plant.h"
 #include "codec/codec.h"
 #include "file/inode-format.h"
+#include "file/records.h"
 #include "fs/fs-private.h"
 #include "fsck/fsck.h"
 #include "object/object-format.h"
@@ -25,10 +26,14 @@
 
 static const VjCaller root_caller = {.umask = 0};
 
+/* What the checks and the repair of the last repair() said, a line each. */
+static GString *said;
+
 static void say(void *opaque, const char *text)
 {
     (void)opaque;
     fprintf(stderr, "# %s\n", text);
+    g_string_append_printf(said, "%s\n", text);
 }
 
 /* Around the store while a volume is repaired; NULL: nothing. */
@@ -134,6 +139,10 @@ static uint64_t repair(char *dir, uint64_t *mended)
     VjVolume *v = open_volume(dir, true);
     VjCheckReport report = {0};
 
+    if (said != NULL) {
+        g_string_free(said, TRUE);
+    }
+    said = g_string_new(NULL);
     *mended = 0;
     for (unsigned round = 0; round < 4; round++) {
         g_autoptr(VjRepair) r = NULL;
@@ -325,70 +334,256 @@ static void content_of_another_build_stays(void **state)
 
 /* ---- inline content, and its rest in the record of the inode ----------------------- */
 
+#define FIRST_BYTES (VJ_FILE_INLINE_MAX - VJ_FILE_INLINE_REST_MAX)
+#define FULL_BYTES VJ_FILE_INLINE_MAX
+
 static int lose_inode(VjTxn *txn, void *opaque)
 {
     return vj_inode_del(txn, *(const uint64_t *)opaque);
 }
 
-/* What a transaction that is lost in part could leave: the rest of a longer content. */
+/* More than one bit of it, and none of the rest. */
+static int damage_inode(VjTxn *txn, void *opaque)
+{
+    uint8_t key[8];
+    int r;
+
+    vj_plant_smears = true;
+    r = vj_plant_flip(txn, VJ_SPACE_INODE, vj_ino_key(*(const uint64_t *)opaque, key),
+                      offsetof(VjInodeDisk, mtime_sec));
+    vj_plant_smears = false;
+    return r;
+}
+
+/* Of it and of its rest. */
+static int damage_rest(VjTxn *txn, void *opaque)
+{
+    uint8_t key[8];
+    int r;
+
+    vj_plant_smears = true;
+    r = vj_plant_flip(txn, VJ_SPACE_INODE, vj_ino_key(*(const uint64_t *)opaque, key),
+                      offsetof(VjInodeDisk, checksum));
+    vj_plant_smears = false;
+    return r;
+}
+
+/* What a transaction that is lost in part could leave: the rest of other content. */
+typedef struct Rest {
+    uint64_t ino;
+    uint8_t bytes;
+    uint64_t size; /* 0: stays */
+    bool is_device;
+} Rest;
+
 static int give_it_a_rest(VjTxn *txn, void *opaque)
 {
+    const Rest *rest = opaque;
     VjInode inode;
 
-    assert_int_equal(vj_inode_get(txn, *(const uint64_t *)opaque, &inode), 0);
-    inode.inline_rest_bytes = VJ_FILE_INLINE_REST_MAX;
+    assert_int_equal(vj_inode_get(txn, rest->ino, &inode), 0);
+    inode.inline_rest_bytes = rest->bytes;
+    inode.stored_bytes = MIN(inode.size, FIRST_BYTES) + rest->bytes;
+    memset(inode.inline_rest, 0x55, rest->bytes);
+    inode.size = rest->size != 0 ? rest->size : inode.size;
+    inode.mode = rest->is_device ? S_IFCHR | 0600 : inode.mode;
     return vj_inode_put(txn, &inode);
 }
 
-static void expect_small(char *dir, uint64_t ino, const void *bytes, size_t len)
+static const uint8_t *full_bytes(void)
 {
-    uint8_t found[VJ_FILE_INLINE_MAX + 1];
+    static uint8_t bytes[FULL_BYTES];
+    VjRng rng;
+
+    vj_rng_init(&rng, 9);
+    vj_rng_bytes(&rng, bytes, sizeof bytes);
+    return bytes;
+}
+
+/* The file has @size bytes; the first @len of them are @bytes, the others cannot be
+ * read. */
+static void expect_first(char *dir, uint64_t ino, const void *bytes, size_t len,
+                         size_t size)
+{
+    uint8_t found[FULL_BYTES + 1];
     VjVolume *v = open_volume(dir, false);
     VjFs *fs = vj_fs_new(v);
     VjHandle *h;
+    VjAttr attr;
     size_t got;
 
+    assert_int_equal(vj_fs_getattr(fs, ino, &attr), 0);
+    assert_int_equal(attr.st.st_size, size);
     assert_int_equal(vj_fs_open(fs, &root_caller, ino, O_RDONLY, &h), 0);
-    assert_int_equal(vj_fs_read(h, 0, found, sizeof found, &got), 0);
+    assert_int_equal(vj_fs_read(h, 0, found, len < size ? len : sizeof found, &got), 0);
     assert_int_equal(got, len);
     assert_memory_equal(found, bytes, len);
+    if (len < size) {
+        assert_true(vj_fs_read(h, len, found, size - len, &got) < 0);
+    }
     vj_fs_release(fs, h);
     vj_fs_free(fs);
     assert_int_equal(vj_volume_close(v), 0);
 }
 
+static void expect_said(const char *text)
+{
+    if (strstr(said->str, text) == NULL) {
+        fail_msg("not said: %s", text);
+    }
+}
+
+/* Nothing that is there goes, and what is not there is not made up. */
 static void a_lost_inode_takes_the_rest_alone(void **state)
 {
-    const size_t first = VJ_FILE_INLINE_MAX - VJ_FILE_INLINE_REST_MAX;
-    static const size_t lengths[] = {4048, 4049, 4096};
-    uint8_t bytes[VJ_FILE_INLINE_MAX];
-    VjRng rng;
+    static const struct {
+        size_t len;
+        const char *said;
+    } contents[] = {{FIRST_BYTES, "its record was missing"},
+                    {FIRST_BYTES + 1, "its bytes 4048 to 4048 are lost"},
+                    {FULL_BYTES, "its bytes 4048 to 4095 are lost"}};
 
     (void)state;
-    vj_rng_init(&rng, 9);
-    vj_rng_bytes(&rng, bytes, sizeof bytes);
-    for (size_t i = 0; i < G_N_ELEMENTS(lengths); i++) {
+    for (size_t i = 0; i < G_N_ELEMENTS(contents); i++) {
         char *dir = vj_test_make_dir();
-        uint64_t ino = make_small_of(dir, bytes, lengths[i]), mended;
+        size_t len = contents[i].len;
+        uint64_t ino = make_small_of(dir, full_bytes(), len), mended;
 
-        expect_small(dir, ino, bytes, lengths[i]);
+        expect_first(dir, ino, full_bytes(), len, len);
         vj_plant(dir, lose_inode, &ino);
         assert_int_equal(repair(dir, &mended), 0);
-        expect_small(dir, ino, bytes, MIN(lengths[i], first));
+        expect_said(contents[i].said);
+        expect_first(dir, ino, full_bytes(), MIN(len, FIRST_BYTES), len);
+        assert_int_equal(repair(dir, &mended), 0);
+        assert_int_equal(mended, 0);
         vj_test_remove_dir(dir);
     }
+}
+
+/* The record of the inline bytes knows what the rest is. */
+static void a_damaged_inode_keeps_a_rest_that_is_whole(void **state)
+{
+    static const size_t lengths[] = {FIRST_BYTES, FIRST_BYTES + 1, FULL_BYTES};
+
+    (void)state;
+    for (size_t i = 0; i < G_N_ELEMENTS(lengths); i++) {
+        char *dir = vj_test_make_dir();
+        uint64_t ino = make_small_of(dir, full_bytes(), lengths[i]), mended;
+
+        vj_plant(dir, damage_inode, &ino);
+        assert_int_equal(repair(dir, &mended), 0);
+        assert_true(mended > 0);
+        expect_first(dir, ino, full_bytes(), lengths[i], lengths[i]);
+        vj_test_remove_dir(dir);
+    }
+}
+
+static void a_damaged_rest_is_lost_alone(void **state)
+{
+    char *dir = vj_test_make_dir();
+    uint64_t ino = make_small_of(dir, full_bytes(), FULL_BYTES), mended;
+
+    (void)state;
+    vj_plant(dir, damage_rest, &ino);
+    assert_int_equal(repair(dir, &mended), 0);
+    expect_said("its bytes 4048 to 4095 are lost");
+    expect_first(dir, ino, full_bytes(), FIRST_BYTES, FULL_BYTES);
+    vj_test_remove_dir(dir);
 }
 
 static void a_rest_of_other_content_goes(void **state)
 {
     char *dir = vj_test_make_dir();
-    uint64_t ino = make_small(dir), mended;
+    Rest rest = {make_small(dir), VJ_FILE_INLINE_REST_MAX, 0, false};
+    uint64_t mended;
 
     (void)state;
-    vj_plant(dir, give_it_a_rest, &ino);
+    vj_plant(dir, give_it_a_rest, &rest);
     assert_int_equal(repair(dir, &mended), 0);
     assert_true(mended > 0);
-    expect_small(dir, ino, "inner", 5);
+    expect_first(dir, rest.ino, "inner", 5, 5);
+    vj_test_remove_dir(dir);
+}
+
+/* Nor is it taken for the end of this one, be it as long or not. */
+static void a_rest_of_other_content_is_no_end(void **state)
+{
+    static const Rest rests[] = {{.bytes = VJ_FILE_INLINE_REST_MAX},
+                                 {.bytes = 7},
+                                 {.bytes = 7, .size = FIRST_BYTES + 7},
+                                 {.bytes = 0, .size = 5}};
+
+    (void)state;
+    for (size_t i = 0; i < G_N_ELEMENTS(rests); i++) {
+        char *dir = vj_test_make_dir();
+        Rest rest = rests[i];
+        uint64_t mended;
+
+        rest.ino = make_small_of(dir, full_bytes(), FULL_BYTES);
+        vj_plant(dir, give_it_a_rest, &rest);
+        assert_true(repair(dir, &mended) == 0 && mended > 0);
+        expect_said("its bytes 4048 to 4095 are lost");
+        expect_first(dir, rest.ino, full_bytes(), FIRST_BYTES, FULL_BYTES);
+        vj_test_remove_dir(dir);
+    }
+}
+
+/* The first number behind @ino that is a file. */
+static uint64_t find_kept(char *dir, uint64_t after)
+{
+    VjVolume *v = open_volume(dir, false);
+    VjFs *fs = vj_fs_new(v);
+    uint64_t ino = after;
+    VjAttr attr;
+
+    do {
+        assert_true(++ino < after + 8);
+    } while (vj_fs_getattr(fs, ino, &attr) < 0 || !S_ISREG(attr.st.st_mode));
+    vj_fs_free(fs);
+    assert_int_equal(vj_volume_close(v), 0);
+    return ino;
+}
+
+static void a_device_without_the_rest_keeps_the_others(void **state)
+{
+    char *dir = vj_test_make_dir();
+    Rest rest = {.is_device = true};
+    uint64_t mended;
+
+    (void)state;
+    rest.ino = make_small_of(dir, full_bytes(), FULL_BYTES);
+    vj_plant(dir, give_it_a_rest, &rest);
+    assert_int_equal(repair(dir, &mended), 0);
+    expect_said("its bytes 4048 to 4095 are lost");
+    expect_first(dir, find_kept(dir, rest.ino), full_bytes(), FIRST_BYTES, FULL_BYTES);
+    vj_test_remove_dir(dir);
+}
+
+static int make_it_a_damaged_device(VjTxn *txn, void *opaque)
+{
+    const Rest rest = {.ino = *(const uint64_t *)opaque, .is_device = true};
+    uint8_t key[8];
+    int r = give_it_a_rest(txn, (void *)(uintptr_t)&rest);
+
+    vj_plant_smears = true;
+    r = r < 0 ? r
+              : vj_plant_flip(txn, VJ_SPACE_INLINE, vj_ino_key(rest.ino, key),
+                              sizeof(VjInlineHead));
+    vj_plant_smears = false;
+    return r;
+}
+
+/* What is gone is not said to have become a file. */
+static void what_is_lost_of_a_device_is_said(void **state)
+{
+    char *dir = vj_test_make_dir();
+    uint64_t ino = make_small_of(dir, full_bytes(), 100), mended;
+
+    (void)state;
+    vj_plant(dir, make_it_a_damaged_device, &ino);
+    assert_int_equal(repair(dir, &mended), 0);
+    expect_said("its 100 bytes are lost");
+    assert_null(strstr(said->str, "became a file of its own"));
     vj_test_remove_dir(dir);
 }
 
@@ -398,7 +593,12 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(content_of_a_device_becomes_a_file),
     cmocka_unit_test(content_of_another_build_stays),
     cmocka_unit_test(a_lost_inode_takes_the_rest_alone),
+    cmocka_unit_test(a_damaged_inode_keeps_a_rest_that_is_whole),
+    cmocka_unit_test(a_damaged_rest_is_lost_alone),
     cmocka_unit_test(a_rest_of_other_content_goes),
+    cmocka_unit_test(a_rest_of_other_content_is_no_end),
+    cmocka_unit_test(a_device_without_the_rest_keeps_the_others),
+    cmocka_unit_test(what_is_lost_of_a_device_is_said),
 };
 
 VJ_TEST_MAIN(tests)
