@@ -86,6 +86,8 @@ static const Counter counters[] = {
     {"meta_log_bytes", false, "Bytes of these records."},
     {"meta_log_failures", false, "Records that the device did not take."},
     {"meta_log_replayed", false, "Records found in the log when SOURCE was opened."},
+    {"meta_rewrites", false, "Times that the metadata file was written anew, mounted."},
+    {"meta_freed_bytes", false, "Bytes that the device got back by that."},
     {"map_nodes_read", false, "Nodes of file maps that were read."},
     {"map_nodes_written", false, "Nodes of file maps that were written."},
 };

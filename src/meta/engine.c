@@ -330,6 +330,17 @@ void vj_engine_traffic(VjEngine *e, VjMetaTraffic *out)
     }
 }
 
+void vj_engine_rewritten(VjEngine *e, VjEngineRewrites *out)
+{
+    *out = (VjEngineRewrites){0};
+    while (e->next != NULL) {
+        e = e->next;
+    }
+    if (e->ops->rewritten != NULL) {
+        e->ops->rewritten(e, out);
+    }
+}
+
 int vj_engine_save(VjEngine *e, int fd, VjMetaSaved *out)
 {
     int rc = e->ops->save == NULL ? -EOPNOTSUPP : e->ops->save(e, fd, out);

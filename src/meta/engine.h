@@ -162,6 +162,12 @@ typedef struct VjEngineLog {
     bool point_is_lost;    /* it ought to say which, and does not */
 } VjEngineLog;
 
+/* Times that an engine wrote its file anew without what was free in it, while it was in
+ * use, and the bytes that the device got back. */
+typedef struct VjEngineRewrites {
+    uint64_t times, freed_bytes;
+} VjEngineRewrites;
+
 /* One state of an engine, for reading.  Begins the engine's own structure. */
 typedef struct VjEngineSnapshot {
     VjEngine *engine;
@@ -337,6 +343,10 @@ struct VjEngineOps {
      * not block. */
     void (*traffic)(VjEngine *e, VjMetaTraffic *out);
 
+    /* How often its file was written anew since open, to give space back.  NULL: never.
+     * Threads: any; does not block. */
+    void (*rewritten)(VjEngine *e, VjEngineRewrites *out);
+
     /* As the members of the same names of VjMetaOps; NULL: it keeps no file of its
      * own. */
     int (*examine)(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opaque,
@@ -392,6 +402,8 @@ uint64_t vj_engine_apply_bytes(VjEngine *e, const VjTally tally[VJ_SPACE_COUNT])
 bool vj_engine_log(VjEngine *e, VjEngineLog *out, VjRedoPoint *point);
 /* Of the driver below all wrappers; all zero: it sends nothing. */
 void vj_engine_traffic(VjEngine *e, VjMetaTraffic *out);
+/* As traffic. */
+void vj_engine_rewritten(VjEngine *e, VjEngineRewrites *out);
 /* -EOPNOTSUPP: it keeps no file of its own. */
 int vj_engine_save(VjEngine *e, int fd, VjMetaSaved *out) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -189,6 +189,7 @@ static void after_failure(VjLmdb *d, int rc)
     bool broken = vj_lmdb_is_broken(d);
 
     vj_mutex_lock(&d->lock);
+    vj_lmdb_notes_spoil(d);
     if (lost) {
         vj_lmdb_suspect(d, rc);
     }
@@ -199,17 +200,12 @@ static void after_failure(VjLmdb *d, int rc)
     vj_mutex_unlock(&d->lock);
 }
 
-int vj_lmdb_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh, int64_t deadline_us)
+static int apply(VjLmdb *d, const VjBatch *batch, VjItems *fresh)
 {
-    VjLmdb *d = (VjLmdb *)e;
     VjLmdbFile file;
     bool refused;
     int rc;
 
-    (void)deadline_us;
-    if (d->read_only) {
-        return -EROFS;
-    }
     vj_mutex_lock(&d->lock);
     rc = make_ready(d);
     if (rc == 0) {
@@ -230,11 +226,38 @@ int vj_lmdb_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh, int64_t dea
         after_failure(d, rc);
         return rc;
     }
+    vj_lmdb_notes_add(d, batch);
     vj_mutex_lock(&d->lock);
     g_atomic_int_inc(&d->moves);
     vj_lmdb_file_update(d, &file);
+    vj_lmdb_rewrite_look(d);
     vj_mutex_unlock(&d->lock);
     return 0;
+}
+
+int vj_lmdb_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh, int64_t deadline_us)
+{
+    VjLmdb *d = (VjLmdb *)e;
+    int rc;
+
+    (void)deadline_us;
+    if (d->read_only) {
+        return -EROFS;
+    }
+    vj_mutex_lock(&d->lock);
+    while (d->exchanging) {
+        vj_cond_wait(&d->changed, &d->lock);
+    }
+    d->applying = true;
+    vj_mutex_unlock(&d->lock);
+    rc = apply(d, batch, fresh);
+    vj_mutex_lock(&d->lock);
+    d->applying = false;
+    if (d->rewrite.runs) {
+        vj_cond_broadcast(&d->changed);
+    }
+    vj_mutex_unlock(&d->lock);
+    return rc;
 }
 
 /* ---- Tests ----------------------------------------------------------------------- */

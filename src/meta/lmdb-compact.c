@@ -31,13 +31,11 @@ static bool has_room(const VjLmdb *d, uint64_t bytes)
 /* Worth it, and possible. */
 static bool is_wanted(const VjLmdb *d, const VjLmdbFile *file)
 {
-    uint64_t free_pages = file->free_pages + file->just_freed_pages;
-    bool is_empty = free_pages > file->end_page / 2 &&
-                    free_pages * d->page_bytes > VJ_LMDB_COMPACT_MIN_BYTES;
+    bool is_empty = vj_lmdb_is_mostly_free(d, file);
     bool is_copied = vj_fd_is_in_place(d->dir_fd) && !vj_fd_is_in_place(d->fd);
 
     return (is_empty || is_copied) &&
-           has_room(d, (file->end_page - free_pages) * d->page_bytes);
+           has_room(d, vj_lmdb_used_pages(file) * d->page_bytes);
 }
 
 static void log_flaw(void *opaque, const char *text)

@@ -115,7 +115,9 @@ static int save_begin(VjLmdb *d)
     int rc;
 
     vj_mutex_lock(&d->lock);
-    g_assert(!d->saving);
+    while (d->saving || d->exchanging) {
+        vj_cond_wait(&d->changed, &d->lock);
+    }
     rc = g_atomic_int_get(&d->broken) != 0 || g_atomic_int_get(&d->reopening) != 0 ? -EIO
                                                                                    : 0;
     if (rc == 0 && mdb_env_info(d->env, &info) != 0) {
@@ -241,6 +243,21 @@ static int copy_pages(VjLmdb *d, const VjLmdbWalk *w, int fd)
             rc = fdatasync(fd) == 0 ? 0 : -errno;
         }
     }
+    return rc;
+}
+
+int vj_lmdb_check(VjLmdb *d)
+{
+    VjLmdbWalk w = {0};
+    int rc = save_begin(d);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = snapshot(d, &w);
+    mdb_txn_reset(d->save_txn);
+    vj_lmdb_walk_clear(&w);
+    save_end(d);
     return rc;
 }
 

@@ -14,6 +14,8 @@
  *   lmdb-walk.c   reading a file without believing it
  *   lmdb-image.c  examining a file, copying one in use, putting a copy in its place
  *   lmdb-compact.c  the file without its free pages, when it is closed
+ *   lmdb-copy.c, lmdb-rewrite.c  the same while it is open: the copy; when, and the
+ *                 exchange
  */
 #ifndef VJ_META_LMDB_PRIVATE_H
 #define VJ_META_LMDB_PRIVATE_H
@@ -29,9 +31,11 @@
 #define VJ_LMDB_MAP_MIN_BYTES (64 * VJ_MIB)
 /* Snapshots in use at one time; one more fails with -EIO. */
 #define VJ_LMDB_READERS_MAX 1024u
-/* The file below SOURCE/meta, and the one that is to take its place. */
+/* The file below SOURCE/meta, and those that are to take its place: the second while it
+ * goes on being written to. */
 #define VJ_LMDB_FILE "data.mdb"
 #define VJ_LMDB_NEW_FILE "data.mdb.new"
+#define VJ_LMDB_COPY_FILE "data.mdb.copy"
 /* The directory that LMDB is given, and what it calls its lock file. */
 #define VJ_LMDB_ENV_DIR "lmdb"
 #define VJ_LMDB_LOCK_FILE "lock.mdb"
@@ -70,6 +74,22 @@ struct VjLmdbSnapshot {
     uint32_t stands; /* bit per space: the cursor stands at the key */
     MDB_val at[VJ_SPACE_COUNT]; /* that key */
 };
+
+/* Of lmdb-rewrite.c. */
+typedef struct VjLmdbRewrite {
+    /* guarded by VjLmdb.lock: */
+    int64_t wait_us;       /* how long most of the file has to be free; 0: never */
+    int64_t free_since_us; /* 0: it is not */
+    int64_t not_before_us, pause_us;
+    bool is_wanted;    /* whatever is free */
+    bool runs, yields; /* a copy is made; it is to end: a writer needs space */
+    bool stopping;
+    int last_error;       /* that was logged */
+    uint64_t times;       /* that the file was written anew, */
+    uint64_t freed_bytes; /* and what the device got back by it */
+    /* made by apply, under lock; joined when no apply runs any more: */
+    GThread *thread;
+} VjLmdbRewrite;
 
 /* Tests: called by an apply before it commits; what it returns (0, -errno) decides. */
 typedef int VjLmdbMoveHook(void *opaque);
@@ -110,7 +130,7 @@ typedef struct VjLmdb {
 
     /* Brief; never across I/O. */
     VjMutex lock;
-    VjCond changed; /* a snapshot was released, a save or a reopening ended */
+    VjCond changed; /* a snapshot was released; a save, an apply, … ended */
     /* guarded by lock: */
     VjLmdbSnapshot *newest;
     VjLmdbFile file;
@@ -118,6 +138,14 @@ typedef struct VjLmdb {
     uint64_t file_number; /* counts the files that fd was: see lmdb-renew.c */
     bool suspect;      /* a write of the file failed: a new one has to take its place, */
     int64_t renew_us;  /* not before this */
+    VjLoad promised;   /* what there was room to be for, when that was asked last */
+    bool applying;     /* an apply is beyond its waiting */
+    bool claiming;     /* room is being set aside */
+    bool exchanging;   /* another file takes its place: applies and saves wait, */
+    bool claims_wait;  /* and so does who needs room */
+    GByteArray *notes; /* owned; keys that were applied.  NULL: there is no copy */
+    int notes_error;   /* 0; they are not complete: -ECANCELED, -EBUSY */
+    VjLmdbRewrite rewrite;
     bool saving;       /* vj_lmdb_save runs */
     bool save_yields;  /* it is to end: its pages are needed */
     uint64_t pin;      /* the commit that it reads, or one before it; 0: none */
@@ -203,6 +231,16 @@ bool vj_lmdb_is_broken(VjLmdb *d);
 int vj_lmdb_mend(VjLmdb *d) VJ_REQUIRES(&d->lock);
 /* The same of one that works: LMDB gets the file that stands under the name now. */
 int vj_lmdb_reopen(VjLmdb *d) VJ_REQUIRES(&d->lock);
+/*
+ * vj_lmdb_hold - no snapshot is in use, and new ones wait until vj_lmdb_let_go
+ *
+ * Returns   false: not within @wait_us; new ones go on
+ * Threads   apply, or who keeps it out      Locks   lock, given up meanwhile
+ */
+bool vj_lmdb_hold(VjLmdb *d, int64_t wait_us) VJ_REQUIRES(&d->lock);
+void vj_lmdb_let_go(VjLmdb *d) VJ_REQUIRES(&d->lock);
+/* While it is held: LMDB gets the file that stands under the name.  -errno: none. */
+int vj_lmdb_open_again(VjLmdb *d);
 
 /* ---- lmdb-renew.c ---------------------------------------------------------------- */
 
@@ -227,6 +265,9 @@ bool vj_lmdb_space_open(VjLmdb *d, bool create, GError **error);
 void vj_lmdb_space_close(VjLmdb *d);
 /* Reads the shape of the file; by apply and setup, without locks. */
 int vj_lmdb_file_measure(VjLmdb *d, VjLmdbFile *file);
+/* The same of the file that @env has open, as @txn sees it. */
+int vj_lmdb_measure(VjLmdb *d, MDB_env *env, const MDB_dbi dbi[VJ_SPACE_COUNT],
+                    MDB_txn *txn, VjLmdbFile *file);
 /* Takes over what was measured.  */
 void vj_lmdb_file_update(VjLmdb *d, const VjLmdbFile *file) VJ_REQUIRES(&d->lock);
 /* True when applying @load may have to use pages that old snapshots pin. */
@@ -236,6 +277,13 @@ bool vj_lmdb_space_is_tight(const VjLmdb *d, const VjLoad *load) VJ_REQUIRES(&d-
 int vj_lmdb_reserve(VjEngine *e, const VjLoad *load, bool release);
 bool vj_lmdb_empty_apply_helps(VjEngine *e);
 uint64_t vj_lmdb_apply_bytes(VjEngine *e, const VjTally tally[VJ_SPACE_COUNT]);
+/*
+ * Sets aside in another file, @fd of the shape @file, what was promised and the reserve:
+ * *pages from its start.  Without locks; whether it is still enough says the next.
+ */
+int vj_lmdb_space_carry(VjLmdb *d, const VjLmdbFile *file, int fd, uint64_t *pages);
+bool vj_lmdb_space_suffices(const VjLmdb *d, const VjLmdbFile *file, uint64_t pages)
+    VJ_REQUIRES(&d->lock);
 /* Sets aside in a new file of @pages what was set aside in the old one.  By apply. */
 int vj_lmdb_space_follow(VjLmdb *d, uint64_t pages, uint64_t want);
 
@@ -249,6 +297,8 @@ bool vj_lmdb_restore(const VjMetaPlace *place, int fd, uint64_t bytes, const cha
 /* The meta pages of a file that holds this one commit.  @pages: room for them, of
  * zeroes. */
 void vj_lmdb_metas_encode(const VjLmdbWalk *w, uint8_t *pages);
+/* Whether the pages of the last commit are sound.  0; -EBADMSG, -EIO, -ENOMEM. */
+int vj_lmdb_check(VjLmdb *d);
 /* When a save runs: ends it and waits for that, so that its pages become free. */
 void vj_lmdb_save_yield(VjLmdb *d);
 
@@ -269,7 +319,27 @@ void vj_lmdb_save_yield(VjLmdb *d);
 int vj_lmdb_compact(VjLmdb *d, bool *ready);
 int vj_lmdb_compact_finish(int dir_fd, const char *path);
 
+/* ---- lmdb-copy.c: notes, by apply ------------------------------------------------ */
+
+/* @batch was applied.  Without locks. */
+void vj_lmdb_notes_add(VjLmdb *d, const VjBatch *batch);
+/* A batch was applied or not. */
+void vj_lmdb_notes_spoil(VjLmdb *d) VJ_REQUIRES(&d->lock);
+
+/* ---- lmdb-rewrite.c -------------------------------------------------------------- */
+
+uint64_t vj_lmdb_used_pages(const VjLmdbFile *file);
+/* It is worth writing the file anew. */
+bool vj_lmdb_is_mostly_free(const VjLmdb *d, const VjLmdbFile *file);
+/* By apply, when the shape of the file is known anew. */
+void vj_lmdb_rewrite_look(VjLmdb *d) VJ_REQUIRES(&d->lock);
+/* Before close: no apply comes any more. */
+void vj_lmdb_rewrite_stop(VjLmdb *d);
+void vj_lmdb_rewritten(VjEngine *e, VjEngineRewrites *out);
+
 /* Tests; @e is the engine itself.  Set the hook before the first commit. */
+/* Writes the file anew, whatever is free; waits until that is done or given up. */
+void vj_lmdb_rewrite_for_test(VjEngine *e);
 void vj_lmdb_set_move_hook_for_test(VjEngine *e, VjLmdbMoveHook *hook, void *opaque);
 uint64_t vj_lmdb_overruns_for_test(VjEngine *e); /* as the member */
 /* Pages that the file must have for applying @load; and those in use. */

@@ -94,7 +94,7 @@ static int follow_file(VjLmdb *d)
     return dup3(fd, d->fd, O_CLOEXEC) < 0 ? errno : 0;
 }
 
-static int open_again(VjLmdb *d)
+int vj_lmdb_open_again(VjLmdb *d)
 {
     int rc;
 
@@ -128,9 +128,9 @@ static bool is_in_use(const VjLmdb *d) VJ_REQUIRES(&d->lock)
 
 /* A transaction that is open may need another one before it ends: then there is no
  * waiting. */
-static bool wait_for_snapshots(VjLmdb *d) VJ_REQUIRES(&d->lock)
+static bool wait_for_snapshots(VjLmdb *d, int64_t wait_us) VJ_REQUIRES(&d->lock)
 {
-    int64_t until_us = vj_clock_mono_us() + VJ_LMDB_SNAPSHOTS_WAIT_US;
+    int64_t until_us = vj_clock_mono_us() + wait_us;
 
     d->save_yields = d->saving;
     g_atomic_int_set(&d->waiting, 1);
@@ -140,19 +140,34 @@ static bool wait_for_snapshots(VjLmdb *d) VJ_REQUIRES(&d->lock)
     return !is_in_use(d);
 }
 
+void vj_lmdb_let_go(VjLmdb *d)
+{
+    vj_mutex_assert_held(&d->lock);
+    g_atomic_int_set(&d->reopening, 0);
+    vj_cond_broadcast(&d->changed);
+}
+
+bool vj_lmdb_hold(VjLmdb *d, int64_t wait_us)
+{
+    g_atomic_int_set(&d->reopening, 1);
+    if (wait_for_snapshots(d, wait_us)) {
+        return true;
+    }
+    vj_lmdb_let_go(d);
+    return false;
+}
+
 int vj_lmdb_reopen(VjLmdb *d)
 {
     int rc = -EIO;
 
-    g_atomic_int_set(&d->reopening, 1);
-    if (wait_for_snapshots(d)) {
+    if (vj_lmdb_hold(d, VJ_LMDB_SNAPSHOTS_WAIT_US)) {
         vj_mutex_unlock(&d->lock);
-        rc = open_again(d);
+        rc = vj_lmdb_open_again(d);
         vj_mutex_lock(&d->lock);
         g_atomic_int_set(&d->broken, rc != 0);
+        vj_lmdb_let_go(d);
     }
-    g_atomic_int_set(&d->reopening, 0);
-    vj_cond_broadcast(&d->changed);
     return rc;
 }
 

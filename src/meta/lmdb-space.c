@@ -135,13 +135,13 @@ static void add_batch(Need *need, VjLmdbFile *file, const VjTally tally[VJ_SPACE
 }
 
 /*
- * Pages that the file must have so that all of @load can be applied.
+ * Pages that a file, now as @now, must have so that all of @load can be applied.
  * @spare   set to the free pages inside the file that this leaves; may be NULL
  */
-static uint64_t pages_needed(const VjLmdb *d, const VjLoad *load, bool trust_freelist,
-                             uint64_t *spare)
+static uint64_t pages_needed(const VjLmdbFile *now, const VjLoad *load,
+                             bool trust_freelist, uint64_t *spare)
 {
-    VjLmdbFile file = d->file;
+    VjLmdbFile file = *now;
     Need need = {.singles = 0};
 
     add_batch(&need, &file, load->first);
@@ -178,7 +178,7 @@ uint64_t vj_lmdb_apply_bytes(VjEngine *e, const VjTally tally[VJ_SPACE_COUNT])
 
 bool vj_lmdb_space_is_tight(const VjLmdb *d, const VjLoad *load)
 {
-    return pages_needed(d, load, false, NULL) > d->file_pages;
+    return pages_needed(&d->file, load, false, NULL) > d->file_pages;
 }
 
 /* ---- The file -------------------------------------------------------------------- */
@@ -242,17 +242,19 @@ static int count_free(VjLmdb *d, MDB_txn *txn, uint64_t *free_pages,
     return rc == 0 || rc == MDB_NOTFOUND ? 0 : vj_lmdb_errno(d, rc, "the freelist");
 }
 
-static int measure(VjLmdb *d, MDB_txn *txn, VjLmdbFile *file)
+int vj_lmdb_measure(VjLmdb *d, MDB_env *env, const MDB_dbi dbi[VJ_SPACE_COUNT],
+                    MDB_txn *txn, VjLmdbFile *file)
 {
     MDB_envinfo info;
-    int rc = mdb_env_info(d->env, &info);
+    int rc = mdb_env_info(env, &info);
 
+    memset(file, 0, sizeof *file);
     if (rc != 0) {
         return vj_lmdb_errno(d, rc, "mdb_env_info");
     }
     file->end_page = info.me_last_pgno + 1;
     for (size_t i = 0; rc == 0 && i < VJ_SPACE_COUNT; i++) {
-        rc = measure_tree(d, txn, d->dbi[i], &file->spaces[i]);
+        rc = measure_tree(d, txn, dbi[i], &file->spaces[i]);
     }
     if (rc == 0) {
         rc = measure_tree(d, txn, 0, &file->freelist);
@@ -264,11 +266,10 @@ int vj_lmdb_file_measure(VjLmdb *d, VjLmdbFile *file)
 {
     int rc = mdb_txn_renew(d->measure_txn);
 
-    memset(file, 0, sizeof *file);
     if (rc != 0) {
         return vj_lmdb_errno(d, rc, "mdb_txn_renew");
     }
-    rc = measure(d, d->measure_txn, file);
+    rc = vj_lmdb_measure(d, d->env, d->dbi, d->measure_txn, file);
     mdb_txn_reset(d->measure_txn);
     return rc;
 }
@@ -304,8 +305,8 @@ static int ask_for_space(const VjLmdb *d, uint64_t bytes)
     return (uint64_t)st.f_bavail * st.f_frsize >= bytes ? 0 : -ENOSPC;
 }
 
-/* Makes the device set aside the pages from @from up to @to. */
-static int set_aside(VjLmdb *d, uint64_t from, uint64_t to)
+/* Makes the device set aside the pages of @fd from @from up to @to. */
+static int set_aside(VjLmdb *d, int fd, uint64_t from, uint64_t to)
 {
     uint64_t start = from * d->page_bytes, len = (to - from) * d->page_bytes;
     int rc;
@@ -315,7 +316,7 @@ static int set_aside(VjLmdb *d, uint64_t from, uint64_t to)
         return ask_for_space(d, len);
     }
     do {
-        rc = fallocate(d->fd, 0, (off_t)start, (off_t)len) == 0 ? 0 : -errno;
+        rc = fallocate(fd, 0, (off_t)start, (off_t)len) == 0 ? 0 : -errno;
     } while (rc == -EINTR);
     if (rc == -EOPNOTSUPP || rc == -ENOSYS) {
         vj_log_warn("meta lmdb: %s: this file system cannot set space aside (fallocate): "
@@ -341,11 +342,11 @@ static int extend(VjLmdb *d, uint64_t have, uint64_t least, uint64_t most, uint6
     if (fits_map(d, most) &&
         (beyond_bytes == 0 || ask_for_space(d, PLENTY_BYTES + beyond_bytes) == 0)) {
         *got = most;
-        rc = set_aside(d, have, most);
+        rc = set_aside(d, d->fd, have, most);
     }
     if (rc == -ENOSPC && least > have && fits_map(d, least)) {
         *got = least;
-        rc = set_aside(d, have, least);
+        rc = set_aside(d, d->fd, have, least);
     }
     return rc;
 }
@@ -365,6 +366,42 @@ static uint64_t reserve_at_end(const VjLmdb *d, uint64_t need, uint64_t spare)
     return need == d->file.end_page ? 0 : d->reserve_pages / 2;
 }
 
+/* What is promised is known to who makes another file of it (lmdb-rewrite.c), which
+ * meanwhile is waited for. */
+static void claim_begin(VjLmdb *d, const VjLoad *load) VJ_REQUIRES(&d->lock)
+{
+    while (d->claims_wait) {
+        vj_cond_wait(&d->changed, &d->lock);
+    }
+    d->promised = *load;
+}
+
+static void claim_end(VjLmdb *d) VJ_REQUIRES(&d->lock)
+{
+    d->claiming = false;
+    if (d->exchanging) {
+        vj_cond_broadcast(&d->changed);
+    }
+}
+
+/* Extends the file, if it has to be. */
+static int claim_more(VjLmdb *d, uint64_t need, uint64_t keep, uint64_t least,
+                      uint64_t have, bool release, uint64_t *got)
+{
+    uint64_t chunk = CHUNK_BYTES / d->page_bytes;
+    int rc = extend(d, have, keep, keep + chunk + need / 8, got);
+
+    if (rc == -ENOSPC && have >= least) {
+        *got = have;
+        return 0;
+    }
+    if (rc == -ENOSPC && release) {
+        *got = have;
+        rc = have >= need ? 0 : extend(d, have, need, need, got);
+    }
+    return rc;
+}
+
 /*
  * No lock but the writer's is held over fallocate.  Meanwhile a batch may be applied,
  * which changes the sum a little: hence the loop, which ends as the load stays what it
@@ -372,42 +409,48 @@ static uint64_t reserve_at_end(const VjLmdb *d, uint64_t need, uint64_t spare)
  */
 static int claim(VjLmdb *d, const VjLoad *load, bool release)
 {
-    uint64_t chunk = CHUNK_BYTES / d->page_bytes;
+    int rc = 0;
+    bool done;
 
-    for (;;) {
+    vj_mutex_lock(&d->lock);
+    do {
         uint64_t need, keep, least, have, got, spare, number;
-        int rc;
 
-        vj_mutex_lock(&d->lock);
+        claim_begin(d, load);
         number = d->file_number;
-        need = pages_needed(d, load, true, &spare);
+        need = pages_needed(&d->file, load, true, &spare);
         have = d->file_pages;
         keep = need + d->reserve_pages;
         least = need + reserve_at_end(d, need, spare);
-        vj_mutex_unlock(&d->lock);
-        if (have >= keep) {
-            return 0;
-        }
-        rc = extend(d, have, keep, keep + chunk + need / 8, &got);
-        if (rc == -ENOSPC && have >= least) {
-            return 0;
-        }
-        if (rc == -ENOSPC && release) {
-            if (have >= need) {
-                return 0;
+        done = have >= keep;
+        if (!done) {
+            d->claiming = true;
+            vj_mutex_unlock(&d->lock);
+            rc = claim_more(d, need, keep, least, have, release, &got);
+            vj_mutex_lock(&d->lock);
+            claim_end(d);
+            /* Else it was the old file's. */
+            if (rc == 0 && number == d->file_number) {
+                d->file_pages = MAX(d->file_pages, got);
+                done = got == have;
             }
-            rc = extend(d, have, need, need, &got);
         }
-        if (rc < 0) {
-            return rc;
-        }
-        vj_mutex_lock(&d->lock);
-        /* Else it was the old file's. */
-        if (number == d->file_number) {
-            d->file_pages = MAX(d->file_pages, got);
-        }
-        vj_mutex_unlock(&d->lock);
+    } while (rc == 0 && !done);
+    vj_mutex_unlock(&d->lock);
+    return rc;
+}
+
+/* When the file is being written anew: that is given up, so that the copy's space is
+ * free. */
+static void rewrite_yield(VjLmdb *d)
+{
+    vj_mutex_lock(&d->lock);
+    while (d->rewrite.runs) {
+        d->rewrite.yields = true;
+        vj_cond_broadcast(&d->changed);
+        vj_cond_wait(&d->changed, &d->lock);
     }
+    vj_mutex_unlock(&d->lock);
 }
 
 int vj_lmdb_reserve(VjEngine *e, const VjLoad *load, bool release)
@@ -417,13 +460,28 @@ int vj_lmdb_reserve(VjEngine *e, const VjLoad *load, bool release)
 
     if (rc == -ENOSPC) {
         vj_lmdb_save_yield(d);
+        rewrite_yield(d);
     }
     return rc;
 }
 
+int vj_lmdb_space_carry(VjLmdb *d, const VjLmdbFile *file, int fd, uint64_t *pages)
+{
+    vj_mutex_lock(&d->lock);
+    *pages = pages_needed(file, &d->promised, true, NULL) + d->reserve_pages +
+             CHUNK_BYTES / d->page_bytes;
+    vj_mutex_unlock(&d->lock);
+    return set_aside(d, fd, 0, *pages);
+}
+
+bool vj_lmdb_space_suffices(const VjLmdb *d, const VjLmdbFile *file, uint64_t pages)
+{
+    return pages_needed(file, &d->promised, true, NULL) <= pages;
+}
+
 int vj_lmdb_space_follow(VjLmdb *d, uint64_t pages, uint64_t want)
 {
-    return set_aside(d, pages, want);
+    return set_aside(d, d->fd, pages, want);
 }
 
 bool vj_lmdb_empty_apply_helps(VjEngine *e)
@@ -480,13 +538,13 @@ bool vj_lmdb_space_open(VjLmdb *d, bool create, GError **error)
     }
     have = (uint64_t)st.st_size / d->page_bytes;
     want = MAX(have, d->file.end_page + d->reserve_pages + CHUNK_BYTES / d->page_bytes);
-    rc = set_aside(d, 0, want);
+    rc = set_aside(d, d->fd, 0, want);
     if (rc == -ENOSPC && !create) {
         vj_log_warn("meta lmdb: %s: the device is full, its reserve for deleting is not "
                     "complete",
                     d->path);
         want = MAX(have, d->file.end_page);
-        rc = set_aside(d, 0, want);
+        rc = set_aside(d, d->fd, 0, want);
         if (rc == -ENOSPC) {
             want = is_set_aside(d, &st) ? want : d->file.end_page;
             rc = 0;
@@ -522,7 +580,7 @@ void vj_lmdb_pages_for_test(VjEngine *e, const VjLoad *load, uint64_t *needed,
 
     g_assert(e->ops == &vj_engine_lmdb_ops);
     vj_mutex_lock(&d->lock);
-    *needed = pages_needed(d, load, true, NULL);
+    *needed = pages_needed(&d->file, load, true, NULL);
     *used = d->file.end_page;
     vj_mutex_unlock(&d->lock);
 }

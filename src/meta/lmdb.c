@@ -33,6 +33,12 @@ static const VjOptSpec lmdb_options[] = {
      .fallback = "8M",
      .max = 64 * VJ_GIB,
      .help = "bytes of the device kept back so that deleting works when it is full"},
+    {.name = "shrink",
+     .type = VJ_OPT_NUMBER,
+     .fallback = "60",
+     .max = 86400,
+     .help = "seconds that most of the file has been free before it is written anew;"
+             " 0: at umount alone"},
     {.name = NULL},
 };
 
@@ -151,9 +157,14 @@ static void lmdb_free(VjLmdb *d)
 /* What a crash left of a new file that was not in its place yet. */
 static bool clear_rest(VjLmdb *d, GError **error)
 {
-    return d->read_only || unlinkat(d->dir_fd, VJ_LMDB_NEW_FILE, 0) == 0 ||
-           errno == ENOENT ||
-           vj_error_set_errno(error, errno, "%s/" VJ_LMDB_NEW_FILE, d->path);
+    static const char *const names[] = {VJ_LMDB_NEW_FILE, VJ_LMDB_COPY_FILE};
+
+    for (size_t i = 0; !d->read_only && i < G_N_ELEMENTS(names); i++) {
+        if (unlinkat(d->dir_fd, names[i], 0) != 0 && errno != ENOENT) {
+            return vj_error_set_errno(error, errno, "%s/%s", d->path, names[i]);
+        }
+    }
+    return true;
 }
 
 static bool lmdb_open(VjEngine *e, const VjMetaPlace *place, const VjOpts *opts,
@@ -170,6 +181,7 @@ static bool lmdb_open(VjEngine *e, const VjMetaPlace *place, const VjOpts *opts,
     d->read_only = place->read_only;
     d->redo_bytes = vj_opts_number(opts, "redo");
     d->reserve_bytes = vj_opts_number(opts, "reserve");
+    d->rewrite.wait_us = (int64_t)vj_opts_number(opts, "shrink") * G_USEC_PER_SEC;
     vj_mutex_init(&d->lock, VJ_RANK_META_ENGINE, "meta lmdb");
     vj_cond_init(&d->changed);
     if (!d->read_only) {
@@ -191,6 +203,7 @@ static int lmdb_close(VjEngine *e, bool in_order)
     bool compacted = false;
     int rc = 0;
 
+    vj_lmdb_rewrite_stop(d);
     g_assert(!d->saving);
     if (in_order && !d->read_only) {
         rc = vj_lmdb_compact(d, &compacted);
@@ -247,6 +260,7 @@ const VjEngineOps vj_engine_lmdb_ops = {
     .empty_apply_helps = vj_lmdb_empty_apply_helps,
     .apply_bytes = vj_lmdb_apply_bytes,
     .log = lmdb_log,
+    .rewritten = vj_lmdb_rewritten,
     .examine = vj_lmdb_examine,
     .save = vj_lmdb_save,
     .restore = vj_lmdb_restore,

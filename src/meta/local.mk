@@ -24,6 +24,8 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/listing.c \
 	src/meta/lmdb-apply.c \
 	src/meta/lmdb-compact.c \
+	src/meta/lmdb-copy-private.h \
+	src/meta/lmdb-copy.c \
 	src/meta/lmdb-env.c \
 	src/meta/lmdb-format.h \
 	src/meta/lmdb-image.c \
@@ -33,6 +35,7 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/lmdb-private.h \
 	src/meta/lmdb-renew.c \
 	src/meta/lmdb-reopen.c \
+	src/meta/lmdb-rewrite.c \
 	src/meta/lmdb-snapshot.c \
 	src/meta/lmdb-space.c \
 	src/meta/lmdb-walk.c \

@@ -105,6 +105,8 @@ typedef struct VjMetaLogStats {
     uint64_t records, bytes, failures; /* of the log in front of the file */
     uint64_t moves;                    /* synchronous commits of the file */
     uint64_t replayed;                 /* records found when it was opened */
+    /* The file was written anew while it was in use, and the device got so much back. */
+    uint64_t rewrites, freed_bytes;
 } VjMetaLogStats;
 
 /*

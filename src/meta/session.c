@@ -302,10 +302,14 @@ static int session_save(VjMeta *m, int fd, VjMetaSaved *out)
 static void session_log_stats(VjMeta *m, VjMetaLogStats *out)
 {
     VjSession *s = (VjSession *)m;
+    VjEngineRewrites rewrites;
 
     vj_mutex_lock(&s->state);
     *out = s->redo.stats;
     vj_mutex_unlock(&s->state);
+    vj_engine_rewritten(s->engine, &rewrites);
+    out->rewrites = rewrites.times;
+    out->freed_bytes = rewrites.freed_bytes;
 }
 
 const VjMetaOps vj_session_ops = {

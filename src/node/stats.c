@@ -61,7 +61,7 @@ static void op_rows(VjRpcServer *server, unsigned index, Row out[OP_ROWS])
         (Row){"op_busy_microseconds_total", "that threads spent on it", false, busy_us};
 }
 
-#define VOLUME_ROWS 20u
+#define VOLUME_ROWS 22u
 
 static void volume_rows(const VjNodeVolumeStats *v, Row out[VOLUME_ROWS])
 {
@@ -98,6 +98,10 @@ static void volume_rows(const VjNodeVolumeStats *v, Row out[VOLUME_ROWS])
               false, v->clients.brought_bytes};
     out[19] = (Row){"volume_returned_bytes_total", "to operations of programs", false,
                     v->clients.returned_bytes};
+    out[20] = (Row){"volume_meta_rewrites_total", "of the file of keys", false,
+                    v->meta.log.rewrites};
+    out[21] = (Row){"volume_meta_freed_bytes_total", "given back by that", false,
+                    v->meta.log.freed_bytes};
 }
 
 #define CLIENT_OP_ROWS 3u

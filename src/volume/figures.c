@@ -320,6 +320,8 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
         {"meta_log_bytes", m.log.bytes},
         {"meta_log_failures", m.log.failures},
         {"meta_log_replayed", m.log.replayed},
+        {"meta_rewrites", m.log.rewrites},
+        {"meta_freed_bytes", m.log.freed_bytes},
         {"map_nodes_read", m.gets[VJ_SPACE_NODE]},
         {"map_nodes_written", m.puts[VJ_SPACE_NODE]},
     };

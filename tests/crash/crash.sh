@@ -165,7 +165,7 @@ crash_states()
 
 crash_workload()
 {
-    local name=$1 options=()
+    local name=$1 options=() shrink=0
     shift
     crash_fail=0
     crash_cut_options=()
@@ -173,6 +173,10 @@ crash_workload()
     commits) options=(-o commit=3600) ;; # nothing is flushed that nobody asked for
     fragments) options=(-o fragments=64K) ;; # they become objects all the time
     compact) crash_cut_options=(--near data.mdb.new) ;;
+    shrink)
+        shrink=1 # after a second; the others are not disturbed by it
+        crash_cut_options=(--near data.mdb.copy)
+        ;;
     checkpoint)
         options=(-o checkpoint=1) # one at each unmount, and when a second has passed
         crash_cut_options=(--near new --restore-every 5)
@@ -180,9 +184,9 @@ crash_workload()
     metafault | storefault) crash_cut_options=(--near '!fault') ;;
     esac
     # With a small reserve, which each state has to set aside anew.
-    crash_make -o "${CRASH_STORE:+store=$CRASH_STORE,}objects=1K,meta=lmdb:reserve=1M\\,redo=${CRASH_REDO:-256K}"
+    crash_make -o "${CRASH_STORE:+store=$CRASH_STORE,}objects=1K,meta=lmdb:reserve=1M\\,shrink=$shrink\\,redo=${CRASH_REDO:-256K}"
     case $name in
-    compact | checkpoint)
+    compact | shrink | checkpoint)
         crash_has_room "$crash_dir" || { skip "$name" "needs 1 GiB, and 5 %, of free space" && return 1; }
         ;;
     esac
@@ -192,7 +196,7 @@ crash_workload()
     esac
     crash_mount ${options[@]+"${options[@]}"}
     check "$name" "${builddir:-${VARJFS_BUILDDIR:-.}}/tests/crash/workload" "$name" --dir "$MNT" \
-        --log "$crash_log" --remount "$(crash_remount_command)" "$@"
+        --source "$SOURCE" --log "$crash_log" --remount "$(crash_remount_command)" "$@"
     crash_umount
     crash_replays "$name"
     note "$("$crash_check" count "$crash_log")"

@@ -462,10 +462,14 @@ static bool mount_and_use(Examine *e)
 /* Half a copy of the metadata, as a cut compaction leaves it. */
 static void check_left_over(Examine *e)
 {
-    g_autofree char *path = g_build_filename(e->source, "meta", "data.mdb.new", NULL);
+    static const char *const names[] = {"data.mdb.new", "data.mdb.copy"};
 
-    if (access(path, F_OK) == 0) {
-        say(e, "meta/data.mdb.new is still there");
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autofree char *path = g_build_filename(e->source, "meta", names[i], NULL);
+
+        if (access(path, F_OK) == 0) {
+            say(e, "meta/%s is still there", names[i]);
+        }
     }
 }
 

@@ -30,7 +30,7 @@ set --
 
 requires_crash
 [ ${#workloads[@]} -gt 0 ] ||
-    workloads=(edits fragments editors small commits recode gc orphans remounts mixed compact checkpoint metafault \
+    workloads=(edits fragments editors small commits recode gc orphans remounts mixed compact shrink checkpoint metafault \
         storefault)
 each=$(((states + ${#workloads[@]} - 1) / ${#workloads[@]}))
 declare -A made violations records
@@ -43,7 +43,7 @@ ops_of()
     commits) echo 1300 ;;
     small) echo 500 ;;
     mixed) echo 240 ;;
-    compact) echo 60 ;;
+    compact | shrink) echo 60 ;;
     *) echo 120 ;;
     esac
 }

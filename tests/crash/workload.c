@@ -12,11 +12,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 typedef struct Options {
-    char *dir, *log, *remount;
+    char *dir, *log, *remount, *source;
     gint64 seed;
     int ops;
 } Options;
@@ -471,6 +472,7 @@ static void run_remounts(StreamWriter *w, const Options *o)
 #define BALLAST_FILES 26u
 #define BALLAST_VALUES 40u
 #define BALLAST_VALUE_BYTES ((size_t)64 << 10)
+#define SHRUNK_WAIT_US ((int64_t)60 * G_USEC_PER_SEC)
 
 /* Metadata beside the stream, in bulk: attributes of zeroes, which take no room in a
  * state. */
@@ -506,18 +508,50 @@ static void drop_ballast(StreamWriter *w, const Options *o)
     }
 }
 
+/* The metadata file: another one when it was written anew. */
+static ino_t data_file(StreamWriter *w, const Options *o)
+{
+    g_autofree char *path = g_build_filename(o->source, "meta", "data.mdb", NULL);
+    struct stat st = {0};
+
+    if (stat(path, &st) < 0) {
+        stream_failed(w, "%s", path);
+    }
+    return st.st_ino;
+}
+
+/* Of a mount with shrink=1. */
+static void edit_until_shrunk(StreamWriter *w, const Options *o, WFile **files,
+                              ino_t before)
+{
+    int64_t until_us = vj_clock_mono_us() + SHRUNK_WAIT_US;
+
+    while (data_file(w, o) == before) {
+        WFile *f = some_file(w, files, DOCUMENTS);
+
+        stream_edit(w, f, some_file(w, files, DOCUMENTS), EDIT_MOST);
+        sync_some(w, f);
+        if (vj_clock_mono_us() > until_us) {
+            errno = ETIMEDOUT;
+            stream_failed(w, "data.mdb is not written anew");
+        }
+    }
+}
+
 /*
  * Most of the metadata goes, so that the unmount writes the rest to a new file; with many
  * ops twice.  Around that names and contents are made, some of them not synced before.
  */
-static void run_compact(StreamWriter *w, const Options *o)
+static void compact(StreamWriter *w, const Options *o, bool mounted)
 {
     int rounds = o->ops < 40 ? 1 : 2;
     WFile *files[DOCUMENTS];
+    ino_t written;
 
     make_files(w, files, DOCUMENTS);
     for (int round = 0; round < rounds; round++) {
         load_ballast(w, o);
+        written = data_file(w, o);
         for (int i = 0; i < o->ops / rounds; i++) {
             unsigned k = (unsigned)vj_rng_below(&w->rng, DOCUMENTS);
             g_autofree char *path = g_strdup_printf("f%u", k);
@@ -534,7 +568,11 @@ static void run_compact(StreamWriter *w, const Options *o)
         stream_sync_all(w);
         drop_ballast(w, o);
         stream_edit(w, files[0], files[1], EDIT_MOST);
-        remount(w, o);
+        if (mounted) {
+            edit_until_shrunk(w, o, files, written);
+        } else {
+            remount(w, o);
+        }
     }
     for (int i = 0; i < o->ops / 4; i++) {
         WFile *f = some_file(w, files, DOCUMENTS);
@@ -544,6 +582,17 @@ static void run_compact(StreamWriter *w, const Options *o)
             sync_some(w, f);
         }
     }
+}
+
+static void run_compact(StreamWriter *w, const Options *o)
+{
+    compact(w, o, false);
+}
+
+/* The same, but that nothing is unmounted: the rest goes to a new file beside edits. */
+static void run_shrink(StreamWriter *w, const Options *o)
+{
+    compact(w, o, true);
 }
 
 /* ---- checkpoints ------------------------------------------------------------------- */
@@ -689,6 +738,7 @@ static const Workload workloads[] = {
     {"remounts", 120, run_remounts},
     {"mixed", 800, run_mixed},
     {"compact", 60, run_compact},
+    {"shrink", 60, run_shrink},
     {"checkpoint", 150, run_checkpoint},
     {"metafault", 200, run_faults},
     {"storefault", 200, run_faults},
@@ -722,6 +772,7 @@ int main(int argc, char **argv)
         {"log", 0, 0, G_OPTION_ARG_FILENAME, &o.log, "the recorder's", "FILE"},
         {"seed", 0, 0, G_OPTION_ARG_INT64, &o.seed, "of what is done", "N"},
         {"ops", 0, 0, G_OPTION_ARG_INT, &o.ops, "how much", "N"},
+        {"source", 0, 0, G_OPTION_ARG_FILENAME, &o.source, "what is mounted", "DIR"},
         {"remount", 0, 0, G_OPTION_ARG_STRING, &o.remount, "unmounts and mounts",
          "COMMAND"},
         {NULL},

@@ -45,6 +45,7 @@ MOUNT_TESTS += \
 	tests/mount/safety.sh \
 	tests/mount/scrub-resume.sh \
 	tests/mount/settings-log.sh \
+	tests/mount/shrink.sh \
 	tests/mount/small-files.sh \
 	tests/mount/space-tools.sh \
 	tests/mount/store-timeout.sh \

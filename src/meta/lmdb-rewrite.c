@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * lmdb-rewrite.c - the file gives its free pages back while it is open
+ *
+ * LMDB's file never becomes shorter by itself.  When most of it has been free for
+ * `shrink=` seconds, a thread copies its keys to another file (lmdb-copy.c) beside all
+ * other work, and puts that in its place:
+ *
+ * 1. the pages of the file are examined, as LMDB believes what it reads;
+ * 2. the copy, in steps that each end with a synchronous commit, until it has caught up
+ *    with what is applied; the pages of the copy are examined too;
+ * 3. applies wait.  The rest of what was applied, the file's space set aside as in the
+ *    old one, fsync;
+ * 4. snapshots wait, which are held for a moment each: rename over the old name, and LMDB
+ *    opens the new file.  No I/O waits for a device here;
+ * 5. fsync of the directory; then applies go on.
+ *
+ * Readers so wait for the readers of before, HOLD_US at most, and for an open.  A commit
+ * waits as they do if it needs room; a flush that the log takes waits for nothing.  The
+ * applier waits for 3 to 5, in which at most VJ_LMDB_NOTES_LAST of keys are copied; what
+ * is committed meanwhile is in memory and in the log.
+ *
+ * A crash finds the old file or the new one under the name, whole, with the same keys and
+ * the same log: nothing is applied between 3 and 5.  What is left of a copy the next open
+ * removes.  What fails before the rename costs the copy alone; a failed fsync of the
+ * directory makes the new file suspect (lmdb-renew.c).
+ *
+ * The copy is given up when an apply fails, when a writer finds no space (it waits until
+ * the copy is gone), when the device is short of space, or when more is applied than it
+ * can keep up with; it is tried again after a pause that doubles.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "meta/lmdb-copy-private.h"
+
+/* Beyond the copy this stays free on the device. */
+#define ROOM_LEFT_BYTES (64 * VJ_MIB)
+/* Steps behind the last key before it is given up. */
+#define STEPS_BEHIND_MAX 64u
+/* How long readers are made to wait for those of before, how often, and how long they go
+ * on between two tries. */
+#define HOLD_US ((int64_t)50 * 1000)
+#define HOLD_TRIES_MAX 64u
+#define HOLD_PAUSE_US ((int64_t)100 * 1000)
+/* After one that was given up as long as `shrink=` says, doubled each time. */
+#define PAUSE_MAX_US ((int64_t)3600 * G_USEC_PER_SEC)
+
+/* ---- When -------------------------------------------------------------------------- */
+
+/* Trees and the list of free pages tell what is used, whatever is in that list. */
+static uint64_t tree_pages(const VjLmdbTree *t)
+{
+    return t->branch_pages + t->leaf_pages + t->run_pages;
+}
+
+uint64_t vj_lmdb_used_pages(const VjLmdbFile *file)
+{
+    /* The unnamed tree, of one record for each space, has a page or two. */
+    uint64_t pages = VJ_LMDB_META_PAGES + 2 + tree_pages(&file->freelist);
+
+    for (size_t i = 0; i < VJ_SPACE_COUNT; i++) {
+        pages += tree_pages(&file->spaces[i]);
+    }
+    return MIN(pages, file->end_page);
+}
+
+bool vj_lmdb_is_mostly_free(const VjLmdb *d, const VjLmdbFile *file)
+{
+    uint64_t free_pages = file->end_page - vj_lmdb_used_pages(file);
+
+    return free_pages > file->end_page / 2 &&
+           free_pages * d->page_bytes > VJ_LMDB_COMPACT_MIN_BYTES;
+}
+
+static int64_t due_us(const VjLmdb *d)
+{
+    const VjLmdbRewrite *r = &d->rewrite;
+
+    if (r->is_wanted) {
+        return 0;
+    }
+    return r->free_since_us == 0 ? INT64_MAX
+                                 : MAX(r->free_since_us + r->wait_us, r->not_before_us);
+}
+
+static gpointer rewrite_main(gpointer opaque);
+
+static bool start_thread(VjLmdb *d) VJ_REQUIRES(&d->lock)
+{
+    if (d->rewrite.thread == NULL) {
+        d->rewrite.thread = g_thread_try_new("vj-meta-shrink", rewrite_main, d, NULL);
+    }
+    return d->rewrite.thread != NULL;
+}
+
+void vj_lmdb_rewrite_look(VjLmdb *d)
+{
+    VjLmdbRewrite *r = &d->rewrite;
+
+    vj_mutex_assert_held(&d->lock);
+    if (r->wait_us == 0 || !vj_lmdb_is_mostly_free(d, &d->file)) {
+        r->free_since_us = 0;
+        return;
+    }
+    if (r->free_since_us != 0) {
+        return;
+    }
+    /* Without a thread the next apply tries again. */
+    r->free_since_us = start_thread(d) ? vj_clock_mono_us() : 0;
+    vj_cond_broadcast(&d->changed);
+}
+
+/* 0, or why it is to be given up. */
+static int may_go_on(VjLmdb *d)
+{
+    const VjLmdbRewrite *r = &d->rewrite;
+
+    vj_mutex_assert_held(&d->lock);
+    if (r->stopping || d->suspect || g_atomic_int_get(&d->broken) != 0) {
+        return -ECANCELED;
+    }
+    return r->yields ? -ENOSPC : d->notes_error;
+}
+
+static int must_end(VjLmdb *d)
+{
+    int rc;
+
+    vj_mutex_lock(&d->lock);
+    rc = may_go_on(d);
+    vj_mutex_unlock(&d->lock);
+    return rc;
+}
+
+/* For @bytes more, and for others. */
+static int check_room(const VjLmdb *d, uint64_t bytes)
+{
+    struct statvfs st;
+
+    if (fstatvfs(d->dir_fd, &st) != 0) {
+        return -errno;
+    }
+    return (uint64_t)st.f_bavail * st.f_frsize >= bytes + ROOM_LEFT_BYTES ? 0 : -ENOSPC;
+}
+
+/* ---- The copy ---------------------------------------------------------------------- */
+
+static uint64_t notes_bytes(VjLmdb *d)
+{
+    uint64_t bytes;
+
+    vj_mutex_lock(&d->lock);
+    bytes = d->notes->len;
+    vj_mutex_unlock(&d->lock);
+    return bytes;
+}
+
+static int next_step(VjLmdb *d, VjLmdbCopy *c)
+{
+    int rc = must_end(d);
+
+    if (rc == 0) {
+        rc = check_room(d, 0);
+    }
+    return rc == 0 ? vj_lmdb_copy_step(c) : rc;
+}
+
+/* Until few notes are left. */
+static int catch_up(VjLmdb *d, VjLmdbCopy *c)
+{
+    int rc = 0;
+
+    for (unsigned i = 0; rc == 0 && notes_bytes(d) > VJ_LMDB_NOTES_LAST; i++) {
+        rc = i < STEPS_BEHIND_MAX ? next_step(d, c) : -EBUSY;
+    }
+    return rc;
+}
+
+static int copy_all(VjLmdb *d, VjLmdbCopy *c)
+{
+    int rc = vj_lmdb_copy_open(d, c);
+
+    while (rc == 0 && !c->at_end) {
+        rc = next_step(d, c);
+    }
+    if (rc == 0) {
+        rc = catch_up(d, c);
+    }
+    return rc == 0 ? vj_lmdb_copy_examine(c) : rc;
+}
+
+/* ---- The exchange ------------------------------------------------------------------ */
+
+/* Applies and saves wait from now on.  -EAGAIN: there are too many notes again. */
+static int shut_out_applies(VjLmdb *d)
+{
+    int rc;
+
+    vj_mutex_lock(&d->lock);
+    while ((rc = may_go_on(d)) == 0 && (d->applying || d->saving)) {
+        vj_cond_wait(&d->changed, &d->lock);
+    }
+    if (rc == 0) {
+        rc = d->notes->len > VJ_LMDB_NOTES_LAST ? -EAGAIN : 0;
+        d->exchanging = rc == 0;
+    }
+    vj_mutex_unlock(&d->lock);
+    return rc;
+}
+
+static void let_applies_in(VjLmdb *d)
+{
+    vj_mutex_lock(&d->lock);
+    d->exchanging = false;
+    vj_cond_broadcast(&d->changed);
+    vj_mutex_unlock(&d->lock);
+}
+
+/* Nobody reads, applies, or sets space aside. */
+static int put_in_place(VjLmdb *d, VjLmdbCopy *c, uint64_t pages)
+{
+    int rc, got;
+
+    vj_lmdb_copy_close(c);
+    if (renameat(d->dir_fd, VJ_LMDB_COPY_FILE, d->dir_fd, VJ_LMDB_FILE) != 0) {
+        return -errno;
+    }
+    do {
+        got = dup3(c->fd, d->fd, O_CLOEXEC);
+    } while (got < 0 && (errno == EINTR || errno == EBUSY));
+    g_assert(got == d->fd);
+    rc = vj_lmdb_open_again(d);
+    vj_mutex_lock(&d->lock);
+    g_atomic_int_set(&d->broken, rc != 0); /* then the next apply opens it */
+    d->good_commit = c->commit;
+    d->file = c->file;
+    d->file_pages = pages;
+    d->file_number++;
+    vj_mutex_unlock(&d->lock);
+    return 0;
+}
+
+/* -EAGAIN: a reader or a writer was in the way. */
+static int exchange(VjLmdb *d, VjLmdbCopy *c, uint64_t pages)
+{
+    int rc = -EAGAIN;
+
+    vj_mutex_lock(&d->lock);
+    if (vj_lmdb_hold(d, HOLD_US)) {
+        while (d->claiming) {
+            vj_cond_wait(&d->changed, &d->lock);
+        }
+        if (vj_lmdb_space_suffices(d, &c->file, pages)) {
+            d->claims_wait = true;
+            vj_mutex_unlock(&d->lock);
+            rc = put_in_place(d, c, pages);
+            vj_mutex_lock(&d->lock);
+            d->claims_wait = false;
+        }
+        vj_lmdb_let_go(d);
+    }
+    vj_mutex_unlock(&d->lock);
+    return rc;
+}
+
+/* What happened before it is not undone by its failure: but nothing is durable until
+ * another file has taken the place of this one. */
+static void sync_name(VjLmdb *d)
+{
+    int rc = fsync(d->dir_fd) != 0 ? -errno : vj_fd_check_alive(d->dir_fd);
+
+    if (rc < 0) {
+        vj_mutex_lock(&d->lock);
+        vj_lmdb_suspect(d, rc);
+        vj_mutex_unlock(&d->lock);
+    }
+}
+
+/* One try.  -EAGAIN: another one is worth it. */
+static int finish(VjLmdb *d, VjLmdbCopy *c)
+{
+    uint64_t pages = 0;
+    int rc = catch_up(d, c);
+
+    if (rc == 0) {
+        rc = shut_out_applies(d);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    rc = vj_lmdb_copy_finish(c);
+    if (rc == 0) {
+        rc = vj_lmdb_space_carry(d, &c->file, c->fd, &pages);
+    }
+    if (rc == 0 && fsync(c->fd) != 0) {
+        rc = -errno;
+    }
+    if (rc == 0) {
+        rc = exchange(d, c, pages);
+    }
+    if (rc == 0) {
+        sync_name(d);
+    }
+    let_applies_in(d);
+    return rc;
+}
+
+static void pause_between_tries(VjLmdb *d)
+{
+    int64_t until_us = vj_clock_mono_us() + HOLD_PAUSE_US;
+
+    vj_mutex_lock(&d->lock);
+    while (may_go_on(d) == 0 && vj_cond_wait_until(&d->changed, &d->lock, until_us)) {
+    }
+    vj_mutex_unlock(&d->lock);
+}
+
+static int finish_some_time(VjLmdb *d, VjLmdbCopy *c)
+{
+    int rc = -EAGAIN;
+
+    for (unsigned i = 0; rc == -EAGAIN && i < HOLD_TRIES_MAX; i++) {
+        if (i > 0) {
+            pause_between_tries(d);
+        }
+        rc = finish(d, c);
+    }
+    return rc == -EAGAIN ? -EBUSY : rc;
+}
+
+/* ---- The thread -------------------------------------------------------------------- */
+
+static uint64_t file_bytes(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
+}
+
+/* Bytes that the device got back are in *freed. */
+static int rewrite(VjLmdb *d, uint64_t used_bytes, uint64_t *freed)
+{
+    VJ_AUTO_FD old = fcntl(d->fd, F_DUPFD_CLOEXEC, 0);
+    uint64_t before = file_bytes(d->fd), after;
+    VjLmdbCopy c = {.d = d, .fd = -1};
+    int rc = old < 0 ? -errno : check_room(d, used_bytes + d->reserve_bytes);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = vj_lmdb_check(d);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = copy_all(d, &c);
+    if (rc == 0) {
+        rc = finish_some_time(d, &c);
+    }
+    if (rc == 0) {
+        vj_fd_close(&c.fd);
+        after = file_bytes(d->fd);
+        *freed = before - MIN(before, after);
+    }
+    vj_lmdb_copy_discard(&c);
+    return rc; /* only now the blocks of the old file go, while nobody waits */
+}
+
+static void rewritten(VjLmdb *d, uint64_t freed) VJ_REQUIRES(&d->lock)
+{
+    VjLmdbRewrite *r = &d->rewrite;
+
+    r->times++;
+    r->freed_bytes += freed;
+    r->pause_us = 0;
+    r->last_error = 0;
+    r->free_since_us = 0;
+    vj_log_info("meta lmdb: %s: written anew without its free pages, while mounted: "
+                "%" G_GUINT64_FORMAT " KiB given back",
+                d->path, freed / 1024);
+}
+
+static void given_up(VjLmdb *d, int rc) VJ_REQUIRES(&d->lock)
+{
+    VjLmdbRewrite *r = &d->rewrite;
+
+    r->pause_us = MIN(MAX(r->pause_us * 2, r->wait_us), PAUSE_MAX_US);
+    r->not_before_us = vj_clock_mono_us() + r->pause_us;
+    if (rc != r->last_error && rc != -ECANCELED) {
+        r->last_error = rc;
+        vj_log_warn("meta lmdb: %s: the file keeps its size for now: %s", d->path,
+                    rc == -EBUSY ? "too much is changed meanwhile" : g_strerror(-rc));
+    }
+    if (rc == -EBADMSG) {
+        r->wait_us = 0; /* fsck.varjfs is needed first */
+        r->free_since_us = 0;
+    }
+}
+
+static void rewrite_now(VjLmdb *d) VJ_REQUIRES(&d->lock)
+{
+    VjLmdbRewrite *r = &d->rewrite;
+    uint64_t used_bytes = vj_lmdb_used_pages(&d->file) * d->page_bytes, freed = 0;
+    int rc;
+
+    r->runs = true;
+    r->is_wanted = r->yields = false;
+    vj_mutex_unlock(&d->lock);
+    rc = rewrite(d, used_bytes, &freed);
+    vj_mutex_lock(&d->lock);
+    r->runs = false;
+    if (rc == 0) {
+        rewritten(d, freed);
+    } else {
+        given_up(d, rc);
+    }
+    vj_cond_broadcast(&d->changed);
+}
+
+static gpointer rewrite_main(gpointer opaque)
+{
+    VjLmdb *d = opaque;
+
+    vj_mutex_lock(&d->lock);
+    while (!d->rewrite.stopping) {
+        int64_t until_us = due_us(d);
+
+        if (until_us <= vj_clock_mono_us()) {
+            rewrite_now(d);
+        } else if (until_us < INT64_MAX) {
+            (void)vj_cond_wait_until(&d->changed, &d->lock, until_us);
+        } else {
+            vj_cond_wait(&d->changed, &d->lock);
+        }
+    }
+    vj_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+void vj_lmdb_rewrite_stop(VjLmdb *d)
+{
+    vj_mutex_lock(&d->lock);
+    d->rewrite.stopping = true;
+    vj_cond_broadcast(&d->changed);
+    vj_mutex_unlock(&d->lock);
+    if (d->rewrite.thread != NULL) {
+        g_thread_join(d->rewrite.thread);
+        d->rewrite.thread = NULL;
+    }
+}
+
+void vj_lmdb_rewritten(VjEngine *e, VjEngineRewrites *out)
+{
+    VjLmdb *d = (VjLmdb *)e;
+
+    vj_mutex_lock(&d->lock);
+    *out = (VjEngineRewrites){.times = d->rewrite.times,
+                              .freed_bytes = d->rewrite.freed_bytes};
+    vj_mutex_unlock(&d->lock);
+}
+
+/* ---- Tests ----------------------------------------------------------------------- */
+
+void vj_lmdb_rewrite_for_test(VjEngine *e)
+{
+    VjLmdb *d = (VjLmdb *)e;
+
+    g_assert(e->ops == &vj_engine_lmdb_ops);
+    vj_mutex_lock(&d->lock);
+    d->rewrite.runs = start_thread(d);
+    g_assert(d->rewrite.runs);
+    d->rewrite.is_wanted = true;
+    vj_cond_broadcast(&d->changed);
+    while (d->rewrite.runs) {
+        vj_cond_wait(&d->changed, &d->lock);
+    }
+    vj_mutex_unlock(&d->lock);
+}

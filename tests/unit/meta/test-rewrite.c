@@ -1,0 +1,709 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * test-rewrite.c - the lmdb engine's file is written anew while it is open
+ *
+ * fdatasync, fsync, pwrite, writev and renameat are defined here, so that liblmdb finds
+ * these and not libc's: they call a hook at the syncs of the copy, fail calls, and end
+ * the process at any of them.
+ */
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+#include "meta-fixture.h"
+
+enum { NONE, FAIL_WRITE, FAIL_RENAME, FAIL_DIRECTORY };
+
+/* Set while no rewrite runs. */
+static Fixture *fixture;
+static void (*at_sync)(unsigned sync); /* of the copy, before it */
+static unsigned syncs;                 /* that it was called at */
+static gint failing, failed;
+/* The process ends at the call with this number; 0: never.  Counted while it is armed. */
+static gint end_at, calls, armed;
+
+static bool is_copy(int fd)
+{
+    struct stat st, copy;
+
+    return fixture != NULL && fstat(fd, &st) == 0 &&
+           fstatat(fixture->dir_fd, VJ_LMDB_COPY_FILE, &copy, AT_SYMLINK_NOFOLLOW) == 0 &&
+           st.st_ino == copy.st_ino;
+}
+
+static bool is_directory(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static void maybe_end(void)
+{
+    if (g_atomic_int_get(&armed) != 0 &&
+        g_atomic_int_add(&calls, 1) + 1 == g_atomic_int_get(&end_at)) {
+        (void)raise(SIGKILL);
+    }
+}
+
+static bool fails(int kind, int error)
+{
+    if (g_atomic_int_get(&failing) != kind) {
+        return false;
+    }
+    g_atomic_int_inc(&failed);
+    errno = error;
+    return true;
+}
+
+int fdatasync(int fd)
+{
+    maybe_end();
+    if (at_sync != NULL && is_copy(fd)) {
+        at_sync(syncs++);
+    }
+    return (int)syscall(SYS_fdatasync, fd);
+}
+
+int fsync(int fd)
+{
+    maybe_end();
+    if (is_directory(fd) && fails(FAIL_DIRECTORY, EIO)) {
+        return -1;
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
+
+/* By this name even where 64-bit offsets make the headers rename it. */
+ssize_t device_pwrite(int fd, const void *src, size_t len,
+                      off_t offset) __asm__("pwrite");
+ssize_t device_pwrite(int fd, const void *src, size_t len, off_t offset)
+{
+    maybe_end();
+    if (is_copy(fd) && fails(FAIL_WRITE, ENOSPC)) {
+        return -1;
+    }
+    return (ssize_t)syscall(SYS_pwrite64, fd, src, len, offset);
+}
+
+ssize_t writev(int fd, const struct iovec *iov, int iov_count)
+{
+    maybe_end();
+    if (is_copy(fd) && fails(FAIL_WRITE, ENOSPC)) {
+        return -1;
+    }
+    return (ssize_t)syscall(SYS_writev, fd, iov, iov_count);
+}
+
+int renameat(int from_dir, const char *from, int to_dir, const char *to)
+{
+    maybe_end();
+    if (strcmp(from, VJ_LMDB_COPY_FILE) == 0 && fails(FAIL_RENAME, EIO)) {
+        return -1;
+    }
+    return (int)syscall(SYS_renameat, from_dir, from, to_dir, to);
+}
+
+static VjMetaLogStats stats_of(const Fixture *f)
+{
+    VjMetaLogStats s;
+
+    vj_meta_log_stats(f->meta, &s);
+    return s;
+}
+
+static ino_t data_file(const Fixture *f, off_t *bytes)
+{
+    struct stat st;
+
+    assert_int_equal(fstatat(f->dir_fd, VJ_LMDB_FILE, &st, 0), 0);
+    *bytes = st.st_size;
+    return st.st_ino;
+}
+
+static void assert_no_copy(const Fixture *f)
+{
+    assert_int_equal(faccessat(f->dir_fd, VJ_LMDB_COPY_FILE, F_OK, 0), -1);
+}
+
+static void examine(const Fixture *f)
+{
+    VjMetaPlace place = {.dir_fd = f->dir_fd, .path = f->path};
+    VjMetaExam exam;
+
+    assert_int_equal(vj_meta_examine("lmdb", &place, -1, NULL, NULL, &exam), 0);
+    assert_int_equal(exam.flaws, 0);
+    assert_int_equal(exam.log_flaws, 0);
+}
+
+static void put_many(const Fixture *f, VjSpace space, uint64_t first, uint64_t end,
+                     size_t bytes)
+{
+    for (uint64_t i = first; i < end; i++) {
+        assert_int_equal(put_numbered(f->meta, space, i, bytes), 0);
+    }
+}
+
+static void assert_many(const Fixture *f, VjSpace space, uint64_t first, uint64_t end,
+                        int64_t bytes)
+{
+    for (uint64_t i = first; i < end; i++) {
+        assert_int_equal(get_numbered(f->meta, space, i), bytes);
+    }
+}
+
+static void rewrite(const Fixture *f)
+{
+    vj_lmdb_rewrite_for_test(fixture_engine(f));
+}
+
+/* ---- size -------------------------------------------------------------------------- */
+
+typedef struct Drop {
+    uint64_t at, end;
+} Drop;
+
+static int drop_body(VjTxn *txn, void *opaque)
+{
+    Drop *d = opaque;
+    uint64_t end = MIN(d->at + 100, d->end);
+    uint8_t key[8];
+    int rc = 0;
+
+    for (uint64_t i = d->at; rc == 0 && i < end; i++) {
+        rc = vj_txn_del(txn, VJ_SPACE_INLINE, numbered_key(i, key));
+    }
+    return rc;
+}
+
+static void drop_many(const Fixture *f, uint64_t first, uint64_t end)
+{
+    for (Drop d = {.at = first, .end = end}; d.at < d.end; d.at += 100) {
+        assert_int_equal(vj_meta_run(f->meta, VJ_RUN_RELEASE, drop_body, &d), 0);
+    }
+    assert_int_equal(vj_meta_flush(f->meta), 0);
+}
+
+/* By itself, when most of it has been free for a second; the next one is not before
+ * there is as much to gain again. */
+static void test_gives_back(void **state)
+{
+    enum { KEYS = 24000, KEPT = 100 };
+    Fixture f = fixture_new("lmdb:reserve=1M,shrink=1");
+    int64_t until_us;
+    off_t full, small;
+    ino_t before;
+
+    (void)state;
+    put_many(&f, VJ_SPACE_INLINE, 0, KEYS, 4000);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    assert_int_equal(stats_of(&f).rewrites, 0);
+    drop_many(&f, KEPT, KEYS);
+    before = data_file(&f, &full);
+    assert_true(full > (off_t)KEYS * 4000);
+    until_us = vj_clock_mono_us() + 60 * (int64_t)G_USEC_PER_SEC;
+    while (stats_of(&f).rewrites == 0 && vj_clock_mono_us() < until_us) {
+        assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 1, 100), 0);
+        assert_int_equal(vj_meta_flush(f.meta), 0);
+    }
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    assert_true(data_file(&f, &small) != before);
+    assert_true(small < full / 8);
+    assert_true(stats_of(&f).freed_bytes >= (uint64_t)full / 8 * 7);
+    assert_no_copy(&f);
+    assert_many(&f, VJ_SPACE_INLINE, 0, KEPT, 4000);
+    put_many(&f, VJ_SPACE_INLINE, KEPT, 2 * KEPT, 4000);
+    fixture_close(&f);
+    examine(&f);
+    fixture_open(&f, "lmdb", false);
+    assert_many(&f, VJ_SPACE_INLINE, 0, 2 * KEPT, 4000);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INLINE, 2 * KEPT), -ENOENT);
+    fixture_free(&f);
+}
+
+/* shrink=0: never while it is open. */
+static void test_not_asked_for(void **state)
+{
+    Fixture f = fixture_new("lmdb:reserve=1M,shrink=0");
+    off_t full, small;
+
+    (void)state;
+    put_many(&f, VJ_SPACE_INLINE, 0, 24000, 4000);
+    drop_many(&f, 0, 24000);
+    (void)data_file(&f, &full);
+    assert_null(((VjLmdb *)fixture_engine(&f))->rewrite.thread);
+    fixture_close(&f);
+    (void)data_file(&f, &small);
+    assert_true(small < full / 8);
+    fixture_free(&f);
+}
+
+/* ---- what happens meanwhile ------------------------------------------------------ */
+
+#define BULK 4000u
+
+/* Between two steps: keys that were copied, some that were not, new ones of both kinds.
+ */
+static void change_some(unsigned sync)
+{
+    uint64_t low = sync * 10, high = BULK - 100 + sync * 10;
+
+    if (sync < 1 || sync > 3) {
+        return;
+    }
+    assert_int_equal(put_numbered(fixture->meta, VJ_SPACE_INODE, low, 700), 0);
+    assert_int_equal(put_numbered(fixture->meta, VJ_SPACE_INODE, low + 1, 0), 0);
+    assert_int_equal(put_numbered(fixture->meta, VJ_SPACE_INODE, BULK + sync, 10), 0);
+    assert_int_equal(put_numbered(fixture->meta, VJ_SPACE_INLINE, high, 700), 0);
+    assert_int_equal(put_numbered(fixture->meta, VJ_SPACE_INLINE, high + 1, 0), 0);
+    assert_int_equal(put_numbered(fixture->meta, VJ_SPACE_INLINE, BULK + sync, 10), 0);
+    assert_int_equal(vj_meta_flush(fixture->meta), 0);
+}
+
+static void assert_changed(const Fixture *f)
+{
+    for (unsigned sync = 1; sync <= 3; sync++) {
+        uint64_t low = sync * 10, high = BULK - 100 + sync * 10;
+
+        assert_int_equal(get_numbered(f->meta, VJ_SPACE_INODE, low), 700);
+        assert_int_equal(get_numbered(f->meta, VJ_SPACE_INODE, low + 1), -ENOENT);
+        assert_int_equal(get_numbered(f->meta, VJ_SPACE_INODE, low + 2), 1000);
+        assert_int_equal(get_numbered(f->meta, VJ_SPACE_INODE, BULK + sync), 10);
+        assert_int_equal(get_numbered(f->meta, VJ_SPACE_INLINE, high), 700);
+        assert_int_equal(get_numbered(f->meta, VJ_SPACE_INLINE, high + 1), -ENOENT);
+        assert_int_equal(get_numbered(f->meta, VJ_SPACE_INLINE, high + 2), 1000);
+        assert_int_equal(get_numbered(f->meta, VJ_SPACE_INLINE, BULK + sync), 10);
+    }
+}
+
+static void test_changes_meanwhile(void **state)
+{
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+    ino_t before;
+    off_t bytes;
+
+    (void)state;
+    put_many(&f, VJ_SPACE_INODE, 0, BULK, 1000);
+    put_many(&f, VJ_SPACE_INLINE, 0, BULK, 1000);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    before = data_file(&f, &bytes);
+    fixture = &f;
+    syncs = 0;
+    at_sync = change_some;
+    rewrite(&f);
+    assert_true(syncs > 4);
+    at_sync = NULL;
+    fixture = NULL;
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    assert_true(data_file(&f, &bytes) != before);
+    assert_changed(&f);
+    fixture_close(&f);
+    examine(&f);
+    fixture_open(&f, "lmdb", false);
+    assert_changed(&f);
+    fixture_free(&f);
+}
+
+/* ---- beside readers and writers ---------------------------------------------------- */
+
+enum { WRITERS = 2, READERS = 2, ROUNDS = 60, OWN_KEYS = 400 };
+
+typedef struct Worker {
+    Fixture *f;
+    uint64_t first; /* of its own keys */
+    uint32_t seed;
+    gint *stop;
+    int64_t len[OWN_KEYS]; /* -ENOENT: there is none */
+} Worker;
+
+static uint32_t next_random(Worker *w)
+{
+    w->seed = w->seed * 1664525u + 1013904223u;
+    return w->seed >> 8;
+}
+
+static gpointer write_some(gpointer opaque)
+{
+    Worker *w = opaque;
+
+    while (g_atomic_int_get(w->stop) == 0) {
+        unsigned i = next_random(w) % OWN_KEYS;
+        size_t len = next_random(w) % 4 == 0 ? 0 : 8 + next_random(w) % 3000;
+        int rc = put_numbered(w->f->meta, VJ_SPACE_NODE, w->first + i, len);
+
+        assert_true(rc == 0 || (rc == -ENOENT && len == 0));
+        w->len[i] = len == 0 ? -ENOENT : (int64_t)len;
+        if (next_random(w) % 50 == 0) {
+            assert_int_equal(vj_meta_flush(w->f->meta), 0);
+        }
+    }
+    return NULL;
+}
+
+static int read_all_body(VjTxn *txn, void *opaque)
+{
+    VjScan s;
+
+    (void)opaque;
+    vj_scan_begin(&s, txn, VJ_SPACE_INODE, VJ_SCAN_ALL);
+    for (uint64_t i = 0; vj_scan_next(&s); i++) {
+        assert_int_equal(vj_be64_get(s.key.data), i);
+        assert_int_equal(s.value.len, 500);
+    }
+    return s.error;
+}
+
+static gpointer read_some(gpointer opaque)
+{
+    Worker *w = opaque;
+
+    while (g_atomic_int_get(w->stop) == 0) {
+        assert_int_equal(vj_meta_view(w->f->meta, read_all_body, NULL), 0);
+    }
+    return NULL;
+}
+
+static void assert_worker(const Worker *w)
+{
+    for (unsigned i = 0; i < OWN_KEYS; i++) {
+        assert_int_equal(get_numbered(w->f->meta, VJ_SPACE_NODE, w->first + i),
+                         w->len[i]);
+    }
+}
+
+static void test_beside_work(void **state)
+{
+    Fixture f = fixture_new("lmdb:overlay=1M,commit=1");
+    Worker workers[WRITERS + READERS];
+    GThread *threads[WRITERS + READERS];
+    uint64_t rewrites;
+    gint stop = 0;
+
+    (void)state;
+    put_many(&f, VJ_SPACE_INODE, 0, 3000, 500);
+    for (unsigned i = 0; i < WRITERS + READERS; i++) {
+        Worker *w = &workers[i];
+
+        *w = (Worker){.f = &f, .first = i * 100000, .seed = i + 1, .stop = &stop};
+        for (unsigned k = 0; k < OWN_KEYS; k++) {
+            w->len[k] = -ENOENT;
+        }
+        threads[i] = g_thread_new("work", i < WRITERS ? write_some : read_some, w);
+    }
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        rewrite(&f);
+    }
+    g_atomic_int_set(&stop, 1);
+    for (unsigned i = 0; i < WRITERS + READERS; i++) {
+        g_thread_join(threads[i]);
+    }
+    rewrites = stats_of(&f).rewrites;
+    print_message("# %" G_GUINT64_FORMAT " of %d\n", rewrites, ROUNDS);
+    assert_true(rewrites > ROUNDS / 2);
+    for (unsigned i = 0; i < WRITERS; i++) {
+        assert_worker(&workers[i]);
+    }
+    fixture_close(&f);
+    examine(&f);
+    fixture_open(&f, "lmdb", false);
+    for (unsigned i = 0; i < WRITERS; i++) {
+        assert_worker(&workers[i]);
+    }
+    assert_int_equal(vj_meta_view(f.meta, read_all_body, NULL), 0);
+    fixture_free(&f);
+}
+
+/* ---- failures ---------------------------------------------------------------------- */
+
+/* The old file stays, nothing is left of the copy, and another time it succeeds. */
+static void check_failure(int kind)
+{
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+    ino_t before;
+    off_t bytes;
+
+    put_many(&f, VJ_SPACE_INODE, 0, 500, 500);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    before = data_file(&f, &bytes);
+    fixture = &f;
+    g_atomic_int_set(&failed, 0);
+    g_atomic_int_set(&failing, kind);
+    rewrite(&f);
+    g_atomic_int_set(&failing, NONE);
+    assert_true(g_atomic_int_get(&failed) > 0);
+    assert_int_equal(stats_of(&f).rewrites, 0);
+    assert_true(data_file(&f, &bytes) == before);
+    assert_no_copy(&f);
+    assert_many(&f, VJ_SPACE_INODE, 0, 500, 500);
+    put_many(&f, VJ_SPACE_INODE, 500, 600, 500);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    rewrite(&f);
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    assert_true(data_file(&f, &bytes) != before);
+    fixture = NULL;
+    assert_many(&f, VJ_SPACE_INODE, 0, 600, 500);
+    fixture_close(&f);
+    examine(&f);
+    fixture_open(&f, "lmdb", false);
+    assert_many(&f, VJ_SPACE_INODE, 0, 600, 500);
+    fixture_free(&f);
+}
+
+static void test_no_space(void **state)
+{
+    (void)state;
+    check_failure(FAIL_WRITE);
+}
+
+static void test_no_rename(void **state)
+{
+    (void)state;
+    check_failure(FAIL_RENAME);
+}
+
+/* Which of the two a crash would find is not known: nothing is durable until another
+ * file has got the name for good. */
+static void test_name_not_durable(void **state)
+{
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+
+    (void)state;
+    vj_session_retry_when_asked_for_test(f.meta);
+    put_many(&f, VJ_SPACE_INODE, 0, 500, 500);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    g_atomic_int_set(&failing, FAIL_DIRECTORY);
+    rewrite(&f);
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    put_many(&f, VJ_SPACE_INODE, 500, 600, 500);
+    assert_int_equal(vj_meta_flush(f.meta), -EIO);
+    g_atomic_int_set(&failing, NONE);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    assert_many(&f, VJ_SPACE_INODE, 0, 600, 500);
+    fixture_close(&f);
+    examine(&f);
+    fixture_open(&f, "lmdb", false);
+    assert_many(&f, VJ_SPACE_INODE, 0, 600, 500);
+    fixture_free(&f);
+}
+
+static int fail_hook(void *opaque)
+{
+    (void)opaque;
+    return -EIO;
+}
+
+static void fail_an_apply(unsigned sync)
+{
+    (void)sync;
+    at_sync = NULL;
+    vj_lmdb_set_move_hook_for_test(fixture_engine(fixture), fail_hook, NULL);
+    assert_int_equal(put_numbered(fixture->meta, VJ_SPACE_INODE, 1000, 500), 0);
+    assert_int_equal(vj_meta_flush(fixture->meta), -EIO);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(fixture), NULL, NULL);
+}
+
+/* An apply that failed may be in the file or not: what was copied is given up. */
+static void test_failed_apply(void **state)
+{
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+
+    (void)state;
+    vj_session_retry_when_asked_for_test(f.meta);
+    put_many(&f, VJ_SPACE_INODE, 0, 500, 500);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    fixture = &f;
+    at_sync = fail_an_apply;
+    rewrite(&f);
+    fixture = NULL;
+    assert_int_equal(stats_of(&f).rewrites, 0);
+    assert_no_copy(&f);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    rewrite(&f);
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 1000), 500);
+    fixture_free(&f);
+}
+
+/* A writer that finds no space gets that of the copy. */
+static gpointer ask_for_too_much(gpointer opaque)
+{
+    VjLoad load = {.first = {[VJ_SPACE_NODE] = {.puts = 1}}};
+
+    load.first[VJ_SPACE_NODE].run_pages = UINT64_C(1) << 40;
+    return GINT_TO_POINTER(vj_engine_reserve(opaque, &load, false));
+}
+
+static GThread *asker;
+
+static void ask_meanwhile(unsigned sync)
+{
+    VjLmdb *d = (VjLmdb *)fixture_engine(fixture);
+
+    (void)sync;
+    at_sync = NULL;
+    asker = g_thread_new("ask", ask_for_too_much, d);
+    vj_mutex_lock(&d->lock);
+    while (!d->rewrite.yields) {
+        vj_cond_wait(&d->changed, &d->lock);
+    }
+    vj_mutex_unlock(&d->lock);
+}
+
+static void test_yields(void **state)
+{
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+
+    (void)state;
+    put_many(&f, VJ_SPACE_INODE, 0, 500, 500);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    fixture = &f;
+    at_sync = ask_meanwhile;
+    rewrite(&f);
+    assert_int_equal(GPOINTER_TO_INT(g_thread_join(asker)), -ENOSPC);
+    fixture = NULL;
+    assert_int_equal(stats_of(&f).rewrites, 0);
+    assert_no_copy(&f);
+    fixture_free(&f);
+}
+
+/* What a crash left of a copy. */
+static void test_left_over(void **state)
+{
+    Fixture f = fixture_new("lmdb");
+    int fd;
+
+    (void)state;
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 1, 100), 0);
+    fixture_close(&f);
+    fd = openat(f.dir_fd, VJ_LMDB_COPY_FILE, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, "half", 4), 4);
+    close(fd);
+    fixture_open(&f, "lmdb", false);
+    assert_no_copy(&f);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 1), 100);
+    fixture_free(&f);
+}
+
+/* ---- kill -9 ----------------------------------------------------------------------- */
+
+typedef struct Shared {
+    gint flushed; /* keys that were durable */
+    gint calls;   /* the child has come to its end: that it made */
+} Shared;
+
+static gpointer put_and_flush(gpointer opaque)
+{
+    Worker *w = opaque;
+    Shared *shared = (Shared *)(void *)w->stop;
+
+    for (uint64_t i = 300; i < 330; i++) {
+        put_many(w->f, VJ_SPACE_INODE, i, i + 1, 500);
+        assert_int_equal(vj_meta_flush(w->f->meta), 0);
+        g_atomic_int_set(&shared->flushed, (gint)i + 1);
+    }
+    return NULL;
+}
+
+/* In a process of its own: rewrites beside flushes, and ends at the call @at. */
+static void child(Fixture *f, Shared *shared, gint at, const char *spec)
+{
+    Worker w = {.f = f, .stop = (gint *)(void *)shared};
+    GThread *thread;
+
+    fixture_open(f, spec, true);
+    put_many(f, VJ_SPACE_INODE, 0, 300, 500);
+    assert_int_equal(vj_meta_flush(f->meta), 0);
+    g_atomic_int_set(&shared->flushed, 300);
+    g_atomic_int_set(&end_at, at);
+    g_atomic_int_set(&armed, 1);
+    thread = g_thread_new("work", put_and_flush, &w);
+    rewrite(f);
+    rewrite(f);
+    g_thread_join(thread);
+    g_atomic_int_set(&armed, 0);
+    g_atomic_int_set(&shared->calls, g_atomic_int_get(&calls));
+    _exit(0);
+}
+
+/* True: it came to its end. */
+static bool end_child_at(Shared *shared, gint at, const char *spec)
+{
+    g_autofree char *template = g_build_filename(g_get_tmp_dir(), "meta-XXXXXX", NULL);
+    Fixture f = {.path = g_strdup(g_mkdtemp(template))};
+    int status;
+    pid_t pid;
+
+    assert_non_null(f.path);
+    f.dir_fd = open(f.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *shared = (Shared){0};
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        child(&f, shared, at, spec);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) ? WEXITSTATUS(status) == 0
+                                  : WTERMSIG(status) == SIGKILL);
+    examine(&f);
+    fixture_open(&f, "lmdb", false);
+    assert_no_copy(&f);
+    assert_many(&f, VJ_SPACE_INODE, 0, (uint64_t)shared->flushed, 500);
+    /* One more may have been on its way. */
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, (uint64_t)shared->flushed + 1),
+                     -ENOENT);
+    put_many(&f, VJ_SPACE_INODE, 400, 410, 500);
+    fixture_free(&f);
+    return WIFEXITED(status);
+}
+
+static void check_killed(const char *spec)
+{
+    Shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    gint at = 1;
+
+    assert_true(shared != MAP_FAILED);
+    while (!end_child_at(shared, at, spec)) {
+        at++;
+        assert_true(at < 1000);
+    }
+    print_message("# killed at %d calls\n", at - 1);
+    assert_true(at > 20);
+    munmap(shared, sizeof *shared);
+}
+
+static void test_killed(void **state)
+{
+    (void)state;
+    check_killed("lmdb:redo=0,commit=3600,reserve=1M");
+    check_killed("lmdb:redo=256K,commit=1,reserve=1M");
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gives_back),
+        cmocka_unit_test(test_not_asked_for),
+        cmocka_unit_test(test_changes_meanwhile),
+        cmocka_unit_test(test_beside_work),
+        cmocka_unit_test(test_no_space),
+        cmocka_unit_test(test_no_rename),
+        cmocka_unit_test(test_name_not_durable),
+        cmocka_unit_test(test_failed_apply),
+        cmocka_unit_test(test_yields),
+        cmocka_unit_test(test_left_over),
+        cmocka_unit_test(test_killed),
+    };
+
+    if (argc == 3 && strcmp(argv[1], "-p") == 0) {
+        cmocka_set_test_filter(argv[2]);
+    } else if (argc != 1) {
+        fprintf(stderr, "usage: %s [-p PATTERN]\n", argv[0]);
+        return 2;
+    }
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
