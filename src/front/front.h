@@ -28,7 +28,7 @@ typedef struct VjFrontConfig {
     VjFs *fs;               /* borrowed */
     const char *mountpoint; /* that of the plan */
     bool debug;             /* print every request on stderr */
-    /* How long a thread polls for the next request before it sleeps, at most; 0: never. */
+    /* How long a thread polls for a request before it sleeps, at most; 0: never. */
     unsigned busy_poll_us;
     VjGuard *guard; /* borrowed */
     VjFrontReady *ready;
