@@ -12,12 +12,13 @@ static VjBlockEntry *entry_at(const VjBlockTable *t, uint32_t number)
     return &part[number % PART_ENTRIES];
 }
 
-/* Nonces may be consecutive numbers. */
+/* Nonces are consecutive numbers from a random one on, a row for each mount, in about the
+ * order of the keys.  So they are not mixed: neighbours have neighbouring heads, and an
+ * open that adds a million of them does not wait for memory at each.  Rows may lie over
+ * each other; a head has as many entries as rows meet there. */
 static uint32_t *head_of(const VjBlockTable *t, uint64_t nonce)
 {
-    uint64_t mixed = nonce * UINT64_C(0x9e3779b97f4a7c15);
-
-    return &t->heads[mixed >> 32 & t->head_mask];
+    return &t->heads[nonce & t->head_mask];
 }
 
 static void set_heads(VjBlockTable *t, uint32_t count)

@@ -58,17 +58,21 @@ typedef struct KeyLoad {
     bool has_doubled; /* two keys claim the same blocks */
 } KeyLoad;
 
-/* NULL: it is not known what the key said, or the object is there already. */
+/* NULL: it is not known what the key said, or the object is there already: which cannot
+ * be while all keys were as they were written, as no two are the same. */
 static VjBlockEntry *add_loaded(VjBlockStore *b, VjSlice key, VjSlice value)
     VJ_REQUIRES(b->lock)
 {
     VjBlockObject object;
 
-    return (vj_block_key_decode(key, value, b->end_block, &object) ||
-            take_bad_key(b, key, value, &object)) &&
-                   vj_block_table_find(&b->objects, object.id, object.nonce) == NULL
-               ? vj_block_table_add(&b->objects, &object)
-               : NULL;
+    if (!vj_block_key_decode(key, value, b->end_block, &object) &&
+        !take_bad_key(b, key, value, &object)) {
+        return NULL;
+    }
+    return b->bad_keys.mended > 0 &&
+                   vj_block_table_find(&b->objects, object.id, object.nonce) != NULL
+               ? NULL
+               : vj_block_table_add(&b->objects, &object);
 }
 
 static bool load_key(void *opaque, VjSlice key, VjSlice value)

@@ -28,6 +28,16 @@ tests_model_million_SOURCES = \
 tests_model_million_LDADD = $(LDADD_fsck)
 MODEL_TESTS += tests/model/million
 
+TEST_HELPERS += tests/model/objects
+tests_model_objects_SOURCES = \
+	tests/model/common.c \
+	tests/model/common.h \
+	tests/model/objects.c \
+	tests/model/shadow.c \
+	tests/model/shadow.h
+tests_model_objects_LDADD = $(LDADD_fsck)
+MODEL_TESTS += tests/model/objects
+
 TEST_HELPERS += tests/model/mount-model
 tests_model_mount_model_SOURCES = \
 	tests/model/common.c \
