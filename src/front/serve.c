@@ -241,8 +241,7 @@ static void serve(VjServer *s, VjWorker *w)
         process(s->front, w, len);
         vj_receive_answered(s, w);
         if (!w->waits && !go_on(s)) {
-            vj_receive_before_wait(
-                w); /* it comes no more, so it may not be the sole one */
+            vj_receive_before_wait(w); /* as it comes no more */
             return;
         }
         w->waits = false;
