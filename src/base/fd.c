@@ -163,6 +163,28 @@ int vj_fd_pwritev_all(int fd, const struct iovec *iov, int iov_count, uint64_t o
     return 0;
 }
 
+#define OVERWRITE_PIECE_BYTES VJ_MIB
+#define OVERWRITE_SYNC_PIECES 16u
+
+int vj_fd_overwrite(int fd, uint64_t bytes)
+{
+    size_t room = (size_t)MIN(bytes, OVERWRITE_PIECE_BYTES);
+    g_autofree uint8_t *zeroes = g_try_malloc0(room);
+    unsigned pieces = 0;
+    int rc = zeroes == NULL && room > 0 ? -ENOMEM : 0;
+
+    for (uint64_t at = 0; rc == 0 && at < bytes; at += room) {
+        struct iovec iov = {.iov_base = zeroes,
+                            .iov_len = (size_t)MIN(room, bytes - at)};
+
+        rc = vj_fd_pwritev_all(fd, &iov, 1, at);
+        if (rc == 0 && ++pieces % OVERWRITE_SYNC_PIECES == 0 && fdatasync(fd) != 0) {
+            rc = -errno;
+        }
+    }
+    return rc == 0 && fdatasync(fd) != 0 ? -errno : rc;
+}
+
 int vj_fd_write_all(int fd, const void *src, size_t len)
 {
     const uint8_t *at = src;

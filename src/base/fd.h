@@ -38,6 +38,11 @@ int vj_fd_pread_all(int fd, void *dst, size_t len,
                     uint64_t offset) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fd_pwritev_all(int fd, const struct iovec *iov, int iov_count,
                       uint64_t offset) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * Zeroes over the first @bytes, synced, in parts too, so that a sync by others does not
+ * have to write all of it.
+ */
+int vj_fd_overwrite(int fd, uint64_t bytes) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fd_write_all(int fd, const void *src, size_t len) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Whether the directory @dir_fd is @root_fd or lies somewhere below it, whatever names

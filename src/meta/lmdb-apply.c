@@ -230,7 +230,7 @@ static int apply(VjLmdb *d, const VjBatch *batch, VjItems *fresh)
     vj_mutex_lock(&d->lock);
     g_atomic_int_inc(&d->moves);
     vj_lmdb_file_update(d, &file);
-    vj_lmdb_rewrite_look(d);
+    vj_lmdb_rewrite_look(d, batch->count > 0);
     vj_mutex_unlock(&d->lock);
     return 0;
 }

@@ -253,7 +253,11 @@ void vj_lmdb_copy_discard(VjLmdbCopy *c)
         c->snapshot = NULL;
     }
     if (c->fd >= 0) {
-        (void)!unlinkat(c->d->dir_fd, VJ_LMDB_COPY_FILE, 0); /* the next open does */
+        if (c->d->rewrite.erase_us != 0) {
+            vj_lmdb_erase_file(c->d, VJ_LMDB_COPY_FILE);
+        } else {
+            (void)!unlinkat(c->d->dir_fd, VJ_LMDB_COPY_FILE, 0); /* the next open does */
+        }
         vj_fd_close(&c->fd);
     }
 }

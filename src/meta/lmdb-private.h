@@ -16,6 +16,7 @@
  *   lmdb-compact.c  the file without its free pages, when it is closed
  *   lmdb-copy.c, lmdb-rewrite.c  the same while it is open: the copy; when, and the
  *                 exchange
+ *   lmdb-erase.c  overwriting what was removed
  */
 #ifndef VJ_META_LMDB_PRIVATE_H
 #define VJ_META_LMDB_PRIVATE_H
@@ -36,6 +37,8 @@
 #define VJ_LMDB_FILE "data.mdb"
 #define VJ_LMDB_NEW_FILE "data.mdb.new"
 #define VJ_LMDB_COPY_FILE "data.mdb.copy"
+/* What is to be overwritten: another file has taken its place. */
+#define VJ_LMDB_OLD_FILE "data.mdb.old"
 /* The directory that LMDB is given, and what it calls its lock file. */
 #define VJ_LMDB_ENV_DIR "lmdb"
 #define VJ_LMDB_LOCK_FILE "lock.mdb"
@@ -77,7 +80,9 @@ struct VjLmdbSnapshot {
 
 /* Of lmdb-rewrite.c. */
 typedef struct VjLmdbRewrite {
+    int64_t erase_us; /* never changes: what was removed is overwritten then; 0: not */
     /* guarded by VjLmdb.lock: */
+    int64_t changed_since_us; /* something was since the last copy; 0: nothing was */
     int64_t wait_us;       /* how long most of the file has to be free; 0: never */
     int64_t free_since_us; /* 0: it is not */
     int64_t not_before_us, pause_us;
@@ -332,10 +337,18 @@ uint64_t vj_lmdb_used_pages(const VjLmdbFile *file);
 /* It is worth writing the file anew. */
 bool vj_lmdb_is_mostly_free(const VjLmdb *d, const VjLmdbFile *file);
 /* By apply, when the shape of the file is known anew. */
-void vj_lmdb_rewrite_look(VjLmdb *d) VJ_REQUIRES(&d->lock);
+void vj_lmdb_rewrite_look(VjLmdb *d, bool changed) VJ_REQUIRES(&d->lock);
 /* Before close: no apply comes any more. */
 void vj_lmdb_rewrite_stop(VjLmdb *d);
+/* After that, where nobody reads: what was removed is not to be left behind. */
+void vj_lmdb_rewrite_last(VjLmdb *d);
 void vj_lmdb_rewritten(VjEngine *e, VjEngineRewrites *out);
+
+/* ---- lmdb-erase.c ---------------------------------------------------------------- */
+
+/* Overwrites the file @name beside the engine's, and removes it; a failure is logged, and
+ * leaves it to the next open. */
+void vj_lmdb_erase_file(const VjLmdb *d, const char *name);
 
 /* Tests; @e is the engine itself.  Set the hook before the first commit. */
 /* Writes the file anew, whatever is free; waits until that is done or given up. */

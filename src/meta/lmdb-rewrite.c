@@ -46,7 +46,9 @@
 #define HOLD_US ((int64_t)50 * 1000)
 #define HOLD_TRIES_MAX 64u
 #define HOLD_PAUSE_US ((int64_t)100 * 1000)
-/* After one that was given up as long as `shrink=` says, doubled each time. */
+/* After one that was given up as long as `shrink=` says, this at least, and doubled each
+ * time. */
+#define PAUSE_FIRST_US ((int64_t)1 * G_USEC_PER_SEC)
 #define PAUSE_MAX_US ((int64_t)3600 * G_USEC_PER_SEC)
 
 /* ---- When -------------------------------------------------------------------------- */
@@ -80,11 +82,18 @@ static int64_t due_us(const VjLmdb *d)
 {
     const VjLmdbRewrite *r = &d->rewrite;
 
+    int64_t due = INT64_MAX;
+
     if (r->is_wanted) {
         return 0;
     }
-    return r->free_since_us == 0 ? INT64_MAX
-                                 : MAX(r->free_since_us + r->wait_us, r->not_before_us);
+    if (r->free_since_us != 0) {
+        due = r->free_since_us + r->wait_us;
+    }
+    if (r->erase_us != 0 && r->changed_since_us != 0) {
+        due = MIN(due, r->changed_since_us + r->erase_us);
+    }
+    return due == INT64_MAX ? due : MAX(due, r->not_before_us);
 }
 
 static gpointer rewrite_main(gpointer opaque);
@@ -97,11 +106,25 @@ static bool start_thread(VjLmdb *d) VJ_REQUIRES(&d->lock)
     return d->rewrite.thread != NULL;
 }
 
-void vj_lmdb_rewrite_look(VjLmdb *d)
+/* Without a thread the next apply tries again. */
+static void look_at_changes(VjLmdb *d, bool changed) VJ_REQUIRES(&d->lock)
+{
+    VjLmdbRewrite *r = &d->rewrite;
+
+    if (changed && r->erase_us != 0 && r->changed_since_us == 0) {
+        r->changed_since_us = vj_clock_mono_us();
+        if (start_thread(d)) {
+            vj_cond_broadcast(&d->changed);
+        }
+    }
+}
+
+void vj_lmdb_rewrite_look(VjLmdb *d, bool changed)
 {
     VjLmdbRewrite *r = &d->rewrite;
 
     vj_mutex_assert_held(&d->lock);
+    look_at_changes(d, changed);
     if (r->wait_us == 0 || !vj_lmdb_is_mostly_free(d, &d->file)) {
         r->free_since_us = 0;
         return;
@@ -226,8 +249,15 @@ static int put_in_place(VjLmdb *d, VjLmdbCopy *c, uint64_t pages)
     int rc, got;
 
     vj_lmdb_copy_close(c);
-    if (renameat(d->dir_fd, VJ_LMDB_COPY_FILE, d->dir_fd, VJ_LMDB_FILE) != 0) {
+    /* The name by which it is found until it has been overwritten. */
+    if (d->rewrite.erase_us != 0 &&
+        linkat(d->dir_fd, VJ_LMDB_FILE, d->dir_fd, VJ_LMDB_OLD_FILE, 0) != 0) {
         return -errno;
+    }
+    if (renameat(d->dir_fd, VJ_LMDB_COPY_FILE, d->dir_fd, VJ_LMDB_FILE) != 0) {
+        rc = -errno;
+        (void)!unlinkat(d->dir_fd, VJ_LMDB_OLD_FILE, 0); /* the next one does */
+        return rc;
     }
     do {
         got = dup3(c->fd, d->fd, O_CLOEXEC);
@@ -352,6 +382,9 @@ static int rewrite(VjLmdb *d, uint64_t used_bytes, uint64_t *freed)
     if (rc < 0) {
         return rc;
     }
+    if (d->rewrite.erase_us != 0) {
+        vj_lmdb_erase_file(d, VJ_LMDB_OLD_FILE); /* of a failure */
+    }
     rc = vj_lmdb_check(d);
     if (rc < 0) {
         return rc;
@@ -366,6 +399,9 @@ static int rewrite(VjLmdb *d, uint64_t used_bytes, uint64_t *freed)
         *freed = before - MIN(before, after);
     }
     vj_lmdb_copy_discard(&c);
+    if (rc == 0 && d->rewrite.erase_us != 0) {
+        vj_lmdb_erase_file(d, VJ_LMDB_OLD_FILE);
+    }
     return rc; /* only now the blocks of the old file go, while nobody waits */
 }
 
@@ -387,8 +423,9 @@ static void given_up(VjLmdb *d, int rc) VJ_REQUIRES(&d->lock)
 {
     VjLmdbRewrite *r = &d->rewrite;
 
-    r->pause_us = MIN(MAX(r->pause_us * 2, r->wait_us), PAUSE_MAX_US);
+    r->pause_us = MIN(MAX(r->pause_us * 2, MAX(r->wait_us, PAUSE_FIRST_US)), PAUSE_MAX_US);
     r->not_before_us = vj_clock_mono_us() + r->pause_us;
+    r->changed_since_us = vj_clock_mono_us();
     if (rc != r->last_error && rc != -ECANCELED) {
         r->last_error = rc;
         vj_log_warn("meta lmdb: %s: the file keeps its size for now: %s", d->path,
@@ -408,6 +445,7 @@ static void rewrite_now(VjLmdb *d) VJ_REQUIRES(&d->lock)
 
     r->runs = true;
     r->is_wanted = r->yields = false;
+    r->changed_since_us = 0; /* what is changed from now on is for the next one */
     vj_mutex_unlock(&d->lock);
     rc = rewrite(d, used_bytes, &freed);
     vj_mutex_lock(&d->lock);
@@ -450,6 +488,19 @@ void vj_lmdb_rewrite_stop(VjLmdb *d)
         g_thread_join(d->rewrite.thread);
         d->rewrite.thread = NULL;
     }
+}
+
+void vj_lmdb_rewrite_last(VjLmdb *d)
+{
+    VjLmdbRewrite *r = &d->rewrite;
+
+    g_assert(r->thread == NULL);
+    vj_mutex_lock(&d->lock);
+    r->stopping = false;
+    if (r->erase_us != 0 && r->changed_since_us != 0 && !d->suspect) {
+        rewrite_now(d);
+    }
+    vj_mutex_unlock(&d->lock);
 }
 
 void vj_lmdb_rewritten(VjEngine *e, VjEngineRewrites *out)

@@ -33,6 +33,11 @@ static const VjOptSpec lmdb_options[] = {
      .fallback = "8M",
      .max = 64 * VJ_GIB,
      .help = "bytes of the device kept back so that deleting works when it is full"},
+    {.name = "erase",
+     .type = VJ_OPT_NUMBER,
+     .fallback = "0",
+     .max = 31622400,
+     .help = "seconds after which what was removed is overwritten in the file; 0: not"},
     {.name = "shrink",
      .type = VJ_OPT_NUMBER,
      .fallback = "60",
@@ -160,9 +165,14 @@ static bool clear_rest(VjLmdb *d, GError **error)
     static const char *const names[] = {VJ_LMDB_NEW_FILE, VJ_LMDB_COPY_FILE};
 
     for (size_t i = 0; !d->read_only && i < G_N_ELEMENTS(names); i++) {
-        if (unlinkat(d->dir_fd, names[i], 0) != 0 && errno != ENOENT) {
+        if (d->rewrite.erase_us != 0) {
+            vj_lmdb_erase_file(d, names[i]);
+        } else if (unlinkat(d->dir_fd, names[i], 0) != 0 && errno != ENOENT) {
             return vj_error_set_errno(error, errno, "%s/%s", d->path, names[i]);
         }
+    }
+    if (!d->read_only) {
+        vj_lmdb_erase_file(d, VJ_LMDB_OLD_FILE); /* that was asked for when it was left */
     }
     return true;
 }
@@ -181,6 +191,7 @@ static bool lmdb_open(VjEngine *e, const VjMetaPlace *place, const VjOpts *opts,
     d->read_only = place->read_only;
     d->redo_bytes = vj_opts_number(opts, "redo");
     d->reserve_bytes = vj_opts_number(opts, "reserve");
+    d->rewrite.erase_us = (int64_t)vj_opts_number(opts, "erase") * G_USEC_PER_SEC;
     d->rewrite.wait_us = (int64_t)vj_opts_number(opts, "shrink") * G_USEC_PER_SEC;
     vj_mutex_init(&d->lock, VJ_RANK_META_ENGINE, "meta lmdb");
     vj_cond_init(&d->changed);
@@ -195,6 +206,16 @@ static bool lmdb_open(VjEngine *e, const VjMetaPlace *place, const VjOpts *opts,
     return true;
 }
 
+/* What was removed goes with the file in which it was, and with the log, which the next
+ * open makes anew. */
+static void close_erased(VjLmdb *d)
+{
+    vj_lmdb_rewrite_last(d);
+    if (!d->claimed) {
+        vj_lmdb_erase_file(d, VJ_REDO_FILE);
+    }
+}
+
 static int lmdb_close(VjEngine *e, bool in_order)
 {
     VjLmdb *d = (VjLmdb *)e;
@@ -206,7 +227,11 @@ static int lmdb_close(VjEngine *e, bool in_order)
     vj_lmdb_rewrite_stop(d);
     g_assert(!d->saving);
     if (in_order && !d->read_only) {
-        rc = vj_lmdb_compact(d, &compacted);
+        if (d->rewrite.erase_us != 0) {
+            close_erased(d);
+        } else {
+            rc = vj_lmdb_compact(d, &compacted);
+        }
         vj_lmdb_space_close(d);
     }
     dir_fd = vj_fd_steal(&d->dir_fd);

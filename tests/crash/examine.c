@@ -462,7 +462,7 @@ static bool mount_and_use(Examine *e)
 /* Half a copy of the metadata, as a cut compaction leaves it. */
 static void check_left_over(Examine *e)
 {
-    static const char *const names[] = {"data.mdb.new", "data.mdb.copy"};
+    static const char *const names[] = {"data.mdb.new", "data.mdb.copy", "data.mdb.old"};
 
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
         g_autofree char *path = g_build_filename(e->source, "meta", names[i], NULL);

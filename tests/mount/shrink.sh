@@ -132,4 +132,33 @@ for i in range(10):
         value = os.getxattr(f"{sys.argv[1]}/bulk{i}", f"user.bulk{k}")
         assert value == bytes([65 + i % 26]) * 65536
 END
+umount_varjfs
+
+# erase=: what was removed is not in the metadata any more.
+secrets()
+{
+    grep -aro "$1 nobody finds" "$SOURCE/meta" | wc -l
+}
+
+rm -rf "$SOURCE"
+make_fs -o 'meta=lmdb:erase=1'
+mount_varjfs
+echo "this nobody finds" >"$MNT/a"
+mkdir "$MNT/that nobody finds"
+echo "what stays nobody finds" >"$MNT/b"
+varjfsctl sync "$MNT"
+is "they are there" "$(($(secrets this) > 0)) $(($(secrets that) > 0))" "1 1"
+rm -r "$MNT/a" "$MNT/that nobody finds"
+varjfsctl sync "$MNT"
+is_erased()
+{
+    ! grep -aqE "th(is|at) nobody finds" "$SOURCE/meta/data.mdb"
+}
+check "a second later not in data.mdb" wait_for 60 is_erased
+umount_varjfs
+is "after umount nowhere below meta" "$(secrets this) $(secrets that)" "0 0"
+is "what was not removed stays" "$(($(secrets stays) > 0))" 1
+fsck_clean "erased"
+mount_varjfs
+is "and can be read" "$(cat "$MNT/b")" "what stays nobody finds"
 tap_done

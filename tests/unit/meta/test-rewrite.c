@@ -587,6 +587,163 @@ static void test_left_over(void **state)
     fixture_free(&f);
 }
 
+/* ---- erase= ------------------------------------------------------------------------ */
+
+#define SECRET "what nobody is to find again"
+
+static int secret_body(VjTxn *txn, void *opaque)
+{
+    static const char values[2][3000] = {SECRET, SECRET};
+    const uint64_t *first = opaque;
+    int rc = 0;
+
+    for (uint64_t i = 0; rc == 0 && i < 50; i++) {
+        /* In leaf pages, and in pages of their own. */
+        VjSlice value = vj_slice(values[i % 2], i % 2 == 0 ? 200 : sizeof values[0]);
+        uint8_t key[8];
+
+        rc = vj_txn_put(txn, VJ_SPACE_INLINE, numbered_key(*first + i, key), value);
+    }
+    return rc;
+}
+
+static void put_secrets(const Fixture *f, uint64_t first)
+{
+    assert_int_equal(vj_meta_run(f->meta, VJ_RUN_DEFAULT, secret_body, &first), 0);
+    assert_int_equal(vj_meta_flush(f->meta), 0);
+}
+
+/* How often it is in the file. */
+static unsigned secrets_in(int fd)
+{
+    struct stat st;
+    unsigned count = 0;
+    const char *bytes, *at, *end;
+
+    assert_int_equal(fstat(fd, &st), 0);
+    if (st.st_size == 0) {
+        return 0;
+    }
+    bytes = at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    assert_true(bytes != MAP_FAILED);
+    end = bytes + st.st_size;
+    while ((at = memmem(at, (size_t)(end - at), SECRET, strlen(SECRET))) != NULL) {
+        at++;
+        count++;
+    }
+    munmap((void *)(uintptr_t)bytes, (size_t)st.st_size);
+    return count;
+}
+
+static unsigned secrets_named(const Fixture *f, const char *name)
+{
+    VJ_AUTO_FD fd = openat(f->dir_fd, name, O_RDONLY | O_CLOEXEC);
+
+    return fd < 0 ? 0 : secrets_in(fd);
+}
+
+/* Old and new secrets: the old ones are deleted, between and beside others that stay. */
+static Fixture fixture_with_secrets(const char *spec)
+{
+    Fixture f = fixture_new(spec);
+
+    put_many(&f, VJ_SPACE_INLINE, 0, 1000, 300);
+    put_secrets(&f, 100);
+    put_secrets(&f, 2000);
+    put_many(&f, VJ_SPACE_INLINE, 100, 150, 0);
+    put_many(&f, VJ_SPACE_INLINE, 2000, 2050, 0);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    return f;
+}
+
+static void test_erases(void **state)
+{
+    Fixture f = fixture_with_secrets("lmdb:redo=0,commit=3600,erase=3600");
+    VJ_AUTO_FD old = openat(f.dir_fd, VJ_LMDB_FILE, O_RDONLY | O_CLOEXEC);
+
+    (void)state;
+    assert_true(secrets_in(old) > 0);
+    rewrite(&f);
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    assert_int_equal(secrets_in(old), 0);
+    assert_int_equal(secrets_named(&f, VJ_LMDB_FILE), 0);
+    assert_int_equal(faccessat(f.dir_fd, VJ_LMDB_OLD_FILE, F_OK, 0), -1);
+    assert_many(&f, VJ_SPACE_INLINE, 150, 1000, 300);
+    fixture_free(&f);
+}
+
+/* By itself, after the time that was asked for, also where little is free. */
+static void test_erases_in_time(void **state)
+{
+    Fixture f = fixture_with_secrets("lmdb:redo=0,shrink=0,erase=1");
+    int64_t until_us = vj_clock_mono_us() + 60 * (int64_t)G_USEC_PER_SEC;
+
+    (void)state;
+    while (stats_of(&f).rewrites == 0 && vj_clock_mono_us() < until_us) {
+        assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 1, 100), 0);
+        assert_int_equal(vj_meta_flush(f.meta), 0);
+    }
+    assert_int_equal(secrets_named(&f, VJ_LMDB_FILE), 0);
+    fixture_free(&f);
+}
+
+/* When it is closed, the log too. */
+static void test_erases_at_close(void **state)
+{
+    Fixture f = fixture_with_secrets("lmdb:redo=256K,erase=3600");
+    VJ_AUTO_FD log = openat(f.dir_fd, VJ_REDO_FILE, O_RDONLY | O_CLOEXEC);
+    VJ_AUTO_FD old = openat(f.dir_fd, VJ_LMDB_FILE, O_RDONLY | O_CLOEXEC);
+
+    (void)state;
+    assert_true(secrets_in(old) > 0);
+    assert_true(secrets_in(log) > 0);
+    fixture_close(&f);
+    assert_int_equal(secrets_in(old), 0);
+    assert_int_equal(secrets_in(log), 0);
+    assert_int_equal(secrets_named(&f, VJ_LMDB_FILE), 0);
+    examine(&f);
+    fixture_open(&f, "lmdb:erase=3600", false);
+    assert_many(&f, VJ_SPACE_INLINE, 150, 1000, 300);
+    put_secrets(&f, 0);
+    fixture_free(&f);
+}
+
+/* Unasked, nothing is overwritten. */
+static void test_does_not_erase(void **state)
+{
+    Fixture f = fixture_with_secrets("lmdb:redo=0");
+    VJ_AUTO_FD old = openat(f.dir_fd, VJ_LMDB_FILE, O_RDONLY | O_CLOEXEC);
+
+    (void)state;
+    rewrite(&f);
+    assert_true(secrets_in(old) > 0);
+    fixture_free(&f);
+}
+
+/* A crash left it: before the rename, when it is the engine's own; and after it. */
+static void test_erases_what_is_left(void **state)
+{
+    static const char text[] = SECRET;
+    Fixture f = fixture_new("lmdb:erase=3600");
+    VJ_AUTO_FD fd = -1;
+
+    (void)state;
+    put_many(&f, VJ_SPACE_INLINE, 0, 100, 300);
+    fixture_close(&f);
+    assert_int_equal(linkat(f.dir_fd, VJ_LMDB_FILE, f.dir_fd, VJ_LMDB_OLD_FILE, 0), 0);
+    fixture_open(&f, "lmdb:erase=3600", false);
+    assert_int_equal(faccessat(f.dir_fd, VJ_LMDB_OLD_FILE, F_OK, 0), -1);
+    assert_many(&f, VJ_SPACE_INLINE, 0, 100, 300);
+    fixture_close(&f);
+    fd = openat(f.dir_fd, VJ_LMDB_OLD_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, text, sizeof text), sizeof text);
+    fixture_open(&f, "lmdb", false);
+    assert_int_equal(secrets_in(fd), 0);
+    assert_int_equal(faccessat(f.dir_fd, VJ_LMDB_OLD_FILE, F_OK, 0), -1);
+    assert_many(&f, VJ_SPACE_INLINE, 0, 100, 300);
+    fixture_free(&f);
+}
+
 /* ---- kill -9 ----------------------------------------------------------------------- */
 
 typedef struct Shared {
@@ -680,6 +837,7 @@ static void test_killed(void **state)
     (void)state;
     check_killed("lmdb:redo=0,commit=3600,reserve=1M");
     check_killed("lmdb:redo=256K,commit=1,reserve=1M");
+    check_killed("lmdb:redo=0,commit=3600,reserve=1M,erase=3600");
 }
 
 int main(int argc, char **argv)
@@ -695,6 +853,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_failed_apply),
         cmocka_unit_test(test_yields),
         cmocka_unit_test(test_left_over),
+        cmocka_unit_test(test_erases),
+        cmocka_unit_test(test_erases_in_time),
+        cmocka_unit_test(test_erases_at_close),
+        cmocka_unit_test(test_does_not_erase),
+        cmocka_unit_test(test_erases_what_is_left),
         cmocka_unit_test(test_killed),
     };
 
