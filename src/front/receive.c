@@ -36,6 +36,8 @@
 #define LOOKS_MOST 100000u
 /* How long all threads receive after the sole one had to let others do so. */
 #define SHARED_US ((int64_t)10000)
+/* How often a thread that has one processor alone looks whether it has more. */
+#define ALONE_US ((int64_t)1000000)
 /* READs and WRITEs of more bytes take long. */
 #define SHORT_BYTES ((size_t)64 << 10)
 
@@ -130,12 +132,42 @@ static void fetch_others(VjServer *s, const VjWorker *me)
     vj_mutex_unlock(&f->lock);
 }
 
+static void nobody_before(VjServer *s, int64_t from_us)
+{
+    __atomic_store_n(&s->sole_from_us, from_us, __ATOMIC_SEQ_CST);
+}
+
+/* Where there is one processor no request comes while a thread polls. */
+static bool has_one_processor(void)
+{
+    cpu_set_t all;
+
+    /* It fails where there are more than fit. */
+    return sched_getaffinity(0, sizeof all, &all) == 0 && CPU_COUNT(&all) == 1;
+}
+
+static bool may_be_sole(VjServer *s)
+{
+    int64_t now_us;
+
+    if (s->poll_most_us == 0 || g_atomic_int_get(&s->streak) < STREAK_LEAST ||
+        sole(s) != NULL) {
+        return false;
+    }
+    now_us = vj_clock_mono_us();
+    if (now_us < __atomic_load_n(&s->sole_from_us, __ATOMIC_SEQ_CST)) {
+        return false;
+    }
+    if (has_one_processor()) {
+        nobody_before(s, now_us + ALONE_US);
+        return false;
+    }
+    return true;
+}
+
 static void try_to_be_sole(VjServer *s, VjWorker *w)
 {
-    if (s->poll_most_us > 0 && g_atomic_int_get(&s->streak) >= STREAK_LEAST &&
-        sole(s) == NULL &&
-        vj_clock_mono_us() >= __atomic_load_n(&s->sole_from_us, __ATOMIC_SEQ_CST) &&
-        g_atomic_pointer_compare_and_exchange(&s->sole, NULL, w)) {
+    if (may_be_sole(s) && g_atomic_pointer_compare_and_exchange(&s->sole, NULL, w)) {
         s->poll_us = s->poll_most_us;
         w->last_tid = 0;
         fetch_others(s, w);
@@ -149,7 +181,7 @@ static bool leave_sole(VjServer *s, VjWorker *w)
         return false;
     }
     g_atomic_int_set(&s->streak, 0);
-    __atomic_store_n(&s->sole_from_us, vj_clock_mono_us() + SHARED_US, __ATOMIC_SEQ_CST);
+    nobody_before(s, vj_clock_mono_us() + SHARED_US);
     return g_atomic_pointer_compare_and_exchange(&s->sole, w, NULL);
 }
 

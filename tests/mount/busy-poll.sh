@@ -9,6 +9,7 @@
 requires_fuse
 requires program varjfsctl
 requires command python3
+requires command taskset
 
 # polls NAME: a figure of theirs
 polls()
@@ -70,6 +71,11 @@ status=0
 wait "$reader" || status=$?
 is "the reader ends: status" $status 0
 is "and has read" "$(tail -n 1 "$T/reader")" "read 65536"
+
+umount_varjfs
+check "a mount on one processor" taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')" varjfs "$SOURCE" "$MNT"
+ask 3000
+is "nobody polls there" "$(polls calls)" 0
 
 remount_varjfs -o busy_poll=0
 ask 3000
