@@ -16,6 +16,7 @@ src_fsck_libvj_fsck_la_SOURCES = \
 	src/fsck/repair-map.c \
 	src/fsck/repair-names-private.h \
 	src/fsck/repair-names.c \
+	src/fsck/repair-needs.c \
 	src/fsck/repair-objects.c \
 	src/fsck/repair-private.h \
 	src/fsck/repair-records.c \

@@ -6,7 +6,7 @@
  *     repair-records.c  spaces record by record, counters
  *     repair-salvage.c, repair-map.c, repair-inline.c, repair-content.c
  *                       (repair-map-private.h)  maps and inline bytes
- *     repair-objects.c  objects, index, store
+ *     repair-objects.c, repair-needs.c  objects, index, store
  */
 #ifndef VJ_FSCK_REPAIR_PRIVATE_H
 #define VJ_FSCK_REPAIR_PRIVATE_H

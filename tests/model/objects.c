@@ -27,7 +27,7 @@
 /* What the assertions allow: for an object, and for all else, which has the list of what
  * is in the id block that a crash leaves open. */
 #define MEMORY_BYTES_MOST 64u
-#define MEMORY_KIB_ELSE 8192u
+#define MEMORY_KIB_ELSE (VJ_IS_SANITIZED ? 65536u : 8192u) /* what is freed stays there */
 
 static char *source;
 static VjVolume *volume;
