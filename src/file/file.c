@@ -314,7 +314,7 @@ typedef struct Overlay {
     uint64_t version; /* of the map that it lies on */
     bool has_frozen;  /* or the version behind it */
     bool any_version; /* nothing lies on it: the inode is being dropped */
-    bool dirty, is_settled;
+    bool dirty, is_final;
     bool pending; /* changed is later than the record's times */
     struct timespec changed;
     uint32_t times_dropped;
@@ -324,7 +324,7 @@ typedef struct Overlay {
  * Whatever happens until it is written back, it will take the bytes that it has: all of
  * it is in memory, stays beside the inode, and is stored as it is.  Under f->lock.
  */
-static bool is_settled_locked(const VjFile *f)
+static bool is_final_locked(const VjFile *f)
 {
     const VjPieces *newest = f->active;
 
@@ -346,7 +346,7 @@ static void look(VjFile *f, Overlay *o)
     o->has_frozen = f->frozen != NULL;
     o->any_version = f->discarded;
     o->dirty = vj_file_dirty_locked(f);
-    o->is_settled = is_settled_locked(f);
+    o->is_final = is_final_locked(f);
     o->memory_bytes = vj_pieces_memory_bytes(f->active);
     o->times_dropped = f->times_dropped;
     if (f->times_pending || f->times_taken_by != 0) {
@@ -377,12 +377,11 @@ static bool fits(VjFile *f, const Overlay *o, const VjInode *inode)
 static void lay_over(const Overlay *o, VjInode *out)
 {
     out->dirty = o->dirty;
-    out->is_settled = o->is_settled;
+    out->is_final = o->is_final;
     if (o->dirty) {
         out->size = o->size;
-        out->stored_bytes = o->is_settled
-                                ? o->size
-                                : MAX(out->stored_bytes, MIN(o->memory_bytes, o->size));
+        out->stored_bytes =
+            o->is_final ? o->size : MAX(out->stored_bytes, MIN(o->memory_bytes, o->size));
     }
     if (!o->pending) {
         return;

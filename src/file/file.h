@@ -103,7 +103,7 @@ typedef struct VjInode {
     VjMapRoot root;
     /* in memory alone, of vj_file_getattr: changes wait for write-back, which does not
      * alter what is shown, as far as that may be said now */
-    bool dirty, is_settled;
+    bool dirty, is_final;
 } VjInode;
 
 /* -ENOENT; -EBADMSG when the record's checksum or values are wrong. */

@@ -482,13 +482,18 @@ void vj_file_sync_join(VjFile *f, VjFlushWait *w)
     }
 }
 
+/* With so many bytes in memory a file that is closed can wait for others a while: their
+ * objects become durable by one flush of the store. */
+#define GATHERED_MOST ((uint64_t)256 * VJ_KIB)
+
 void vj_file_kick(VjFile *f)
 {
     VjFlushWhen when;
     bool dirty;
 
     vj_mutex_lock(&f->lock);
-    when = is_small_locked(f) ? VJ_FLUSH_GATHERED : VJ_FLUSH_SOON;
+    when = vj_pieces_memory_bytes(f->active) <= GATHERED_MOST ? VJ_FLUSH_GATHERED
+                                                              : VJ_FLUSH_SOON;
     dirty = vj_file_dirty_locked(f);
     f->closed = dirty;
     vj_mutex_unlock(&f->lock);

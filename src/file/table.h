@@ -19,7 +19,7 @@ typedef enum VjFlushWhen {
     VJ_FLUSH_AGED, /* after the age at which changes are written back */
     VJ_FLUSH_ANEW, /* the same from now on, also where an earlier change that is committed
                     * by now asked for less */
-    VJ_FLUSH_GATHERED, /* with others that are small and closed about the same time */
+    VJ_FLUSH_GATHERED, /* with others that hold little and are closed about then */
     VJ_FLUSH_SOON,     /* with others that are closed within the same few milliseconds */
     VJ_FLUSH_NOW,
 } VjFlushWhen;

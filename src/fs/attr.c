@@ -31,7 +31,7 @@ void vj_fs_attr(const VjInode *inode, VjAttr *out)
     }
     out->generation = inode->generation;
     out->flags = inode->flags & VJ_INODE_CHATTR;
-    out->may_change = inode->dirty && !inode->is_settled;
+    out->may_change = inode->dirty && !inode->is_final;
 }
 
 int vj_fs_getattr(VjFs *fs, uint64_t ino, VjAttr *out)
@@ -323,7 +323,8 @@ static int set_values(VjFs *fs, SetOp *op)
     return r;
 }
 
-/* The record that @op has put, with what is in memory.  False: there may be a newer one. */
+/* The record that @op has put, with what is in memory.  False: there may be a newer
+ * one. */
 static bool show(VjFs *fs, SetOp *op, gint read_ends, VjAttr *out)
 {
     if (!vj_file_lay_over(fs->files, &op->inode)) {

@@ -45,7 +45,7 @@ void vj_fs_note_made(VjHandle *h, const VjInode *inode)
     if ((inode->mode & (S_ISUID | S_ISGID)) == 0) {
         found |= HAS_READ_PRIVILEGES; /* it has no attributes either */
     }
-    if (!vj_fs_is_shared(h->fs)) { /* others may have changed it since */
+    if (!vj_volume_is_shared(h->fs->volume)) { /* others may have changed it since */
         (void)learn(h, 0, found);
     }
 }

@@ -29,8 +29,8 @@
 #define SPARE_BYTES (32 * VJ_MIB)
 /* After a failure a file is tried again so much later, microseconds. */
 #define RETRY_US ((int64_t)1000000)
-/* How long a file that is closed waits for others, at the most; and one that is small,
- * which is little to lose, and keeps little memory. */
+/* How long a file that is closed waits for others, at the most; and one that holds
+ * little. */
 #define SOON_US ((int64_t)5000)
 #define GATHERED_US ((int64_t)50000)
 
