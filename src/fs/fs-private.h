@@ -192,8 +192,8 @@ bool vj_fs_append_undo(VjHandle *h, uint64_t size);
 
 /* flags.c: what of @h's inode is protected; whether a change of content may have
  * privileges to take away (the set-id bits, security.capability); -EPERM unless it may be
- * written to by @h (@appends: at the end), opened with @flags.  note_made: @inode has just
- * been made, and opened as @h. */
+ * written to by @h (@appends: at the end), opened with @flags.  note_made: @inode has
+ * just been made, and opened as @h. */
 void vj_fs_note_made(VjHandle *h, const VjInode *inode);
 int vj_fs_protection(VjHandle *h, uint32_t *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_has_privileges(VjHandle *h, bool *out) G_GNUC_WARN_UNUSED_RESULT;
