@@ -174,8 +174,7 @@ int vj_fd_overwrite(int fd, uint64_t bytes)
     int rc = zeroes == NULL && room > 0 ? -ENOMEM : 0;
 
     for (uint64_t at = 0; rc == 0 && at < bytes; at += room) {
-        struct iovec iov = {.iov_base = zeroes,
-                            .iov_len = (size_t)MIN(room, bytes - at)};
+        struct iovec iov = {.iov_base = zeroes, .iov_len = (size_t)MIN(room, bytes - at)};
 
         rc = vj_fd_pwritev_all(fd, &iov, 1, at);
         if (rc == 0 && ++pieces % OVERWRITE_SYNC_PIECES == 0 && fdatasync(fd) != 0) {

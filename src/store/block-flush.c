@@ -183,6 +183,29 @@ int vj_block_flush(VjStore *s)
     return rc;
 }
 
+int vj_block_sync_now(VjBlockStore *b)
+{
+    uint64_t failures;
+    int rc;
+
+    vj_mutex_lock(&b->lock);
+    while (b->is_syncing) {
+        vj_cond_wait(&b->changed, &b->lock); /* it may have begun before */
+    }
+    b->must_sync = true;
+    failures = b->failures;
+    while (b->must_sync && b->failures == failures) {
+        if (b->is_syncing) {
+            vj_cond_wait(&b->changed, &b->lock);
+        } else {
+            sync_once(b);
+        }
+    }
+    rc = b->failures != failures ? -EIO : 0;
+    vj_mutex_unlock(&b->lock);
+    return rc;
+}
+
 /* That a removed object stays away is what the caller commits.  What has become free
  * since is given back. */
 int vj_block_flush_removes(VjStore *s)

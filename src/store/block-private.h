@@ -43,6 +43,7 @@ typedef struct VjBlockStore {
     bool read_only;
     bool is_direct;
     bool is_file;        /* that grows, and not a device */
+    bool erases;         /* objects are overwritten before their blocks are free */
     bool is_named;       /* by the options: a copy of SOURCE names it, too */
     uint64_t most_bytes; /* of it that are used, as the options say; 0: all */
     char *path;          /* for messages */
@@ -103,6 +104,9 @@ void vj_block_writes_close(VjBlockStore *b);
 
 int vj_block_flush(VjStore *s);
 int vj_block_flush_removes(VjStore *s);
+/* What is written to the device now is on it when this returns 0, whatever is in doubt of
+ * what was written before. */
+int vj_block_sync_now(VjBlockStore *b);
 /* Setup: what a crash has left below zones that are empty. */
 void vj_block_give_back_left(VjBlockStore *b);
 /* Zones that are empty, to what is below; where `discard` says so: how many.  The lock is

@@ -21,6 +21,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+/* Of zeroes, at one time. */
+#define ERASE_PIECE_BYTES VJ_MIB
+
 /* ---- keys -------------------------------------------------------------------------- */
 
 /* Keys that are too long, which nobody writes, are left. */
@@ -430,17 +433,75 @@ static void block_expect(VjStore *s, uint64_t id, VjLoc loc)
     }
 }
 
+/* Zeroes in its blocks. */
+static int overwrite(const VjBlockStore *b, const VjBlockObject *object)
+{
+    uint64_t at = object->first_block * VJ_BLOCK_BYTES, left;
+    g_autoptr(VjBuf) zeroes = NULL;
+    int rc = 0;
+
+    left = vj_block_count_of(object->bytes) * VJ_BLOCK_BYTES;
+    zeroes = vj_buf_new((size_t)MIN(left, ERASE_PIECE_BYTES));
+    if (zeroes == NULL) {
+        return -ENOMEM;
+    }
+    memset(zeroes->data, 0, zeroes->cap);
+    while (rc == 0 && left > 0) {
+        struct iovec iov = {.iov_base = zeroes->data,
+                            .iov_len = (size_t)MIN(left, zeroes->cap)};
+
+        rc = vj_fd_pwritev_all(b->fd, &iov, 1, at);
+        at += iov.iov_len;
+        left -= iov.iov_len;
+    }
+    return rc;
+}
+
+/* Nobody reads it any more; its blocks are not free before it is forgotten. */
+static int erase(VjBlockStore *b, uint64_t id, uint64_t nonce)
+{
+    VjBlockObject object = {.bytes = 0};
+    VjBlockEntry *entry;
+    int rc;
+
+    vj_mutex_lock(&b->lock);
+    vj_block_wait_for_writes(b, b->write_order);
+    entry = vj_block_table_find(&b->objects, id, nonce);
+    if (entry != NULL && !entry->is_removed) {
+        object = entry->object;
+    }
+    vj_mutex_unlock(&b->lock);
+    if (object.bytes == 0) {
+        return 0;
+    }
+    rc = overwrite(b, &object);
+    if (rc == 0) {
+        rc = vj_block_sync_now(b);
+    }
+    if (rc < 0) {
+        vj_log_error("store block %s: object %" G_GUINT64_FORMAT
+                     " cannot be overwritten: %s",
+                     b->path, id, g_strerror(-rc));
+    }
+    return rc < 0 && rc != -ENOMEM ? -EIO : rc;
+}
+
 static int block_remove(VjStore *s, uint64_t id, VjLoc loc)
 {
     VjBlockStore *b = (VjBlockStore *)s;
     uint64_t nonce = 0;
     VjBlockEntry *entry;
+    int rc;
 
     if (b->read_only) {
         return -EROFS;
     }
     if (!vj_block_loc_decode(loc, &nonce)) {
         return -EBADMSG;
+    }
+    rc = b->erases ? erase(b, id, nonce) : 0;
+    if (rc < 0) {
+        return rc;
     }
     vj_mutex_lock(&b->lock);
     entry = vj_block_table_find(&b->objects, id, nonce);
@@ -641,6 +702,7 @@ static bool open_all(VjBlockStore *b, const VjStorePlace *place, const VjOpts *o
                         : vj_block_super_load(b, place, error))) {
         return false;
     }
+    b->erases = strcmp(vj_opts_string(opts, "erase"), "yes") == 0;
     b->discards =
         strcmp(discard, "yes") == 0 || (strcmp(discard, "auto") == 0 && b->is_file);
     block_count = b->is_file ? VJ_BLOCK_HEAD_BLOCKS : b->super.block_count;
@@ -748,6 +810,11 @@ static const VjOptSpec block_options[] = {
      .choices = "auto|yes|no",
      .help = "64 MiB in which nothing is any more are given back to what is below; auto: "
              "of files"},
+    {.name = "erase",
+     .type = VJ_OPT_CHOICE,
+     .fallback = "no",
+     .choices = "no|yes",
+     .help = "overwrite objects with zeroes before their blocks are free"},
     {.name = NULL},
 };
 

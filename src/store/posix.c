@@ -63,6 +63,7 @@ typedef struct PosixStore {
     dev_t device;
     bool read_only;
     bool shared;    /* others put, remove and make directories here too */
+    bool erases;    /* objects are overwritten before they are removed */
     char *path;     /* for messages */
     VjFdCache dirs; /* dir_key() → directory of objects */
     VjFdCache objects;
@@ -522,6 +523,34 @@ static int unlink_object(PosixStore *p, int dir_fd, const char *name)
     return unlinkat(dir_fd, name, 0) != 0 ? -errno : 0;
 }
 
+/*
+ * Zeroes over its bytes first.  What has another name is somebody's copy, and stays what
+ * it is.  A file system that takes new space for this and has none must not keep objects
+ * from being removed: only then there is some.
+ */
+static int erase_object(PosixStore *p, int dir_fd, const char *name)
+{
+    VJ_AUTO_FD fd = open_below(p, dir_fd, name, O_WRONLY | O_NONBLOCK);
+    struct stat st;
+    int rc = 0;
+
+    if (fd < 0 && fd != -ELOOP && fd != -ENXIO) {
+        return vj_fd_steal(&fd);
+    }
+    if (fd >= 0 && fstat(fd, &st) != 0) {
+        return -errno;
+    }
+    if (fd >= 0 && S_ISREG(st.st_mode) && st.st_nlink == 1) {
+        rc = vj_fd_overwrite(fd, (uint64_t)st.st_size);
+    }
+    if (rc == -ENOSPC || rc == -EDQUOT) {
+        vj_log_warn("store posix %s: an object is removed without being overwritten: %s",
+                    p->path, g_strerror(-rc));
+        rc = 0;
+    }
+    return rc < 0 ? rc : unlink_object(p, dir_fd, name);
+}
+
 /* Its length, which VJ_STORE_OBJECT_MAX bounds, or -errno. */
 static int object_bytes(PosixStore *p, int dir_fd, const char *name)
 {
@@ -753,7 +782,7 @@ static int posix_remove(VjStore *s, uint64_t id, VjLoc loc)
     if (!vj_posix_loc_decode(loc, &key.nonce)) {
         return -EBADMSG;
     }
-    result = with_directory(p, key, unlink_object);
+    result = with_directory(p, key, p->erases ? erase_object : unlink_object);
     if (result < 0 && result != -ENOENT) {
         return data_error(p, "remove", id, -result);
     }
@@ -1103,6 +1132,7 @@ static bool posix_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts
     }
     (void)vj_fd_steal(&fd); /* p owns it */
     s->timeout_us = (int64_t)vj_opts_number(opts, "timeout") * G_USEC_PER_SEC;
+    p->erases = strcmp(vj_opts_string(opts, "erase"), "yes") == 0;
     p->named = g_hash_table_new(named_hash, named_equal);
     vj_mutex_init(&p->named_lock, VJ_RANK_STORE, "store.posix.named");
     vj_cond_init(&p->named_changed);
@@ -1169,6 +1199,11 @@ static const VjOptSpec posix_options[] = {
      .min = 0,
      .max = 86400,
      .help = "seconds after which a call that hangs fails; 0: never"},
+    {.name = "erase",
+     .type = VJ_OPT_CHOICE,
+     .fallback = "no",
+     .choices = "no|yes",
+     .help = "overwrite objects with zeroes before they are removed"},
     {.name = NULL},
 };
 

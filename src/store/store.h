@@ -347,7 +347,8 @@ typedef struct VjStoreOps {
     int (*flush)(VjStore *s);
     /*
      * Every object whose remove returned before the call stays away after a crash when
-     * this returns 0; else it may be back.  NULL: no object survives its remove, or none
+     * this returns 0; else it may be back, with zeroes for its bytes where the driver
+     * overwrites them.  NULL: no object survives its remove, or none
      * survives the process.  Threads: any; blocks.  -EIO: as if it had not been called.
      */
     int (*flush_removes)(VjStore *s);

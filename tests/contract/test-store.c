@@ -112,6 +112,7 @@ static const Stack stacks[] = {
      0,
      NULL,
      false},
+    {"posix that erases", "posix:erase=yes", {NULL}, true, true, 0, NULL, false},
     {"memory", "memory", {NULL}, true, false, 0, NULL, false},
     {"memory of a name", "memory:name=contract", {NULL}, true, true, 0, NULL, false},
     {"null", "null", {NULL}, false, false, 0, NULL, false},

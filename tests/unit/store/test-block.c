@@ -740,10 +740,70 @@ static void test_what_a_failed_sync_met_is_in_doubt(void **state)
     expect_text(t, &later);
 }
 
+/* The bytes of an object where they were put. */
+static bool is_there(VjStoreTest *t, uint64_t id, size_t len, uint64_t first_block)
+{
+    g_autofree uint8_t *want = g_malloc(len), *got = g_malloc(len),
+                       *zero = g_malloc0(len);
+    VJ_AUTO_FD fd = openat(t->dir_fd, "blocks", O_RDONLY | O_CLOEXEC);
+
+    vj_store_test_fill(want, len, id);
+    assert_int_equal(vj_fd_pread_all(fd, got, len, first_block * VJ_BLOCK_BYTES), 0);
+    if (memcmp(want, got, len) == 0) {
+        return true;
+    }
+    assert_memory_equal(got, zero, len);
+    return false;
+}
+
+static uint64_t first_block_of(VjStoreTest *t, uint64_t id, VjLoc loc)
+{
+    VjBlockStore *b = block_of(t);
+    uint64_t nonce = 0, first;
+
+    assert_true(vj_block_loc_decode(loc, &nonce));
+    vj_mutex_lock(&b->lock);
+    first = vj_block_table_find(&b->objects, id, nonce)->object.first_block;
+    vj_mutex_unlock(&b->lock);
+    return first;
+}
+
+/* Zeroes, on the device before the remove returns, also of one that was not flushed; the
+ * neighbours stay what they are. */
+static void test_erases(void **state)
+{
+    enum { LEN = (5 << 20) + 4097 };
+    VjStoreTest *t = *state;
+    VjPut before = put_text(t, 1, 5000), object = put_text(t, 2, LEN);
+    VjPut after = put_text(t, 3, 5000), small = put_text(t, 4, 10);
+    uint64_t first = first_block_of(t, 2, object.loc);
+    uint64_t first_small = first_block_of(t, 4, small.loc);
+    unsigned syncs_before;
+
+    assert_int_equal(vj_store_flush(t->s), 0);
+    assert_true(is_there(t, 2, LEN, first));
+    syncs_before = syncs;
+    assert_int_equal(vj_store_remove(t->s, 2, object.loc), 0);
+    assert_int_equal(syncs, syncs_before + 1);
+    assert_false(is_there(t, 2, LEN, first));
+    assert_int_equal(vj_store_remove(t->s, 4, small.loc), 0);
+    assert_false(is_there(t, 4, 10, first_small));
+    assert_int_equal(vj_store_remove(t->s, 4, small.loc), 0);
+    expect_text(t, &before);
+    expect_text(t, &after);
+    sync_error = EIO;
+    assert_int_equal(vj_store_remove(t->s, 1, before.loc), -EIO);
+    sync_error = 0;
+    assert_int_equal(vj_store_remove(t->s, 1, before.loc), 0);
+    expect_text(t, &after);
+}
+
 int main(void)
 {
     static char small[] = "block:size=64M", direct[] = "block:direct=yes",
-                cached[] = "block", two_zones[] = "block:size=128M";
+                cached[] = "block", erasing[] = "block:erase=yes,discard=no",
+                erasing_direct[] = "block:erase=yes,direct=yes,discard=no",
+                two_zones[] = "block:size=128M";
 #define ON(test_, spec_)                                                                 \
     {                                                                                    \
 #test_, test_, vj_store_test_setup, vj_store_test_teardown, spec_                \
@@ -773,6 +833,8 @@ int main(void)
 #endif
         ON(test_what_a_failed_sync_met_is_in_doubt, cached),
         ON(test_what_a_failed_sync_met_is_in_doubt, direct),
+        ON(test_erases, erasing),
+        ON(test_erases, erasing_direct),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -313,6 +313,53 @@ static void test_short_object(void **state)
     assert_int_equal(vj_store_get(t->s, 1, put.loc, 0, bytes, 4000), 0);
 }
 
+static bool is_zero(int fd, size_t len)
+{
+    g_autofree uint8_t *bytes = g_malloc(len);
+
+    assert_int_equal(vj_fd_pread_all(fd, bytes, len, 0), 0);
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
+}
+
+/* Of an object that was put and is removed: its file. */
+static int removed_file(VjStoreTest *t, uint64_t id, size_t len, const char *link)
+{
+    VjPut put = vj_store_test_put(t->s, id, len);
+    g_autofree char *name = vj_store_test_name(&put);
+    int fd = openat(t->dir_fd, name, O_RDONLY | O_CLOEXEC);
+
+    assert_true(fd >= 0 && !is_zero(fd, len));
+    assert_int_equal(vj_store_flush(t->s), 0);
+    if (link != NULL) {
+        assert_int_equal(linkat(t->dir_fd, name, t->dir_fd, link, 0), 0);
+    }
+    assert_int_equal(vj_store_remove(t->s, id, put.loc), 0);
+    assert_int_equal(vj_store_remove(t->s, id, put.loc), 0);
+    assert_int_equal(faccessat(t->dir_fd, name, F_OK, 0), -1);
+    return fd;
+}
+
+/* erase=yes: but what has another name is somebody's copy. */
+static void test_erases(void **state)
+{
+    VjStoreTest *t = *state;
+    VJ_AUTO_FD small = removed_file(t, 1, 100, NULL);
+    VJ_AUTO_FD large = removed_file(t, 2, (3 << 20) + 17, NULL);
+    VJ_AUTO_FD copied = removed_file(t, 3, 5000, "copy");
+
+    assert_true(is_zero(small, 100));
+    assert_true(is_zero(large, (3 << 20) + 17));
+    assert_false(is_zero(copied, 5000));
+    assert_int_equal(unlinkat(t->dir_fd, "copy", 0), 0);
+}
+
+static void test_does_not_erase(void **state)
+{
+    VJ_AUTO_FD fd = removed_file(*state, 1, 100, NULL);
+
+    assert_false(is_zero(fd, 100));
+}
+
 /* A file system mounted in the fan-out would not be reached by flush(). */
 static int put_across(VjStoreTest *t)
 {
@@ -722,6 +769,8 @@ static const struct CMUnitTest tests[] = {
     STORE_TEST(test_links_are_not_followed),
     STORE_TEST(test_fifo_and_directory),
     STORE_TEST(test_short_object),
+    STORE_TEST_WITH(test_erases, "posix:erase=yes"),
+    STORE_TEST(test_does_not_erase),
     STORE_TEST(test_other_device),
     STORE_TEST(test_few_descriptors),
     STORE_TEST_WITH(test_fewer_than_options, "posix:sync_batch=64,open_files=1024"),
