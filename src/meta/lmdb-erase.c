@@ -27,10 +27,12 @@ static int erase(int dir_fd, const char *name)
     if (fstat(fd, &st) != 0) {
         return -errno;
     }
+    /* A crash is not to find it under the engine's name again. */
+    rc = fsync(dir_fd) != 0 ? -errno : vj_fd_check_alive(dir_fd);
     /* With another name it is the engine's own still: the rename did not happen. */
-    rc = S_ISREG(st.st_mode) && st.st_nlink == 1
-             ? vj_fd_overwrite(fd, (uint64_t)st.st_size)
-             : 0;
+    if (rc == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1) {
+        rc = vj_fd_overwrite(fd, (uint64_t)st.st_size);
+    }
     return rc == 0 && unlinkat(dir_fd, name, 0) != 0 ? -errno : rc;
 }
 

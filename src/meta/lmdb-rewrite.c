@@ -298,7 +298,7 @@ static int exchange(VjLmdb *d, VjLmdbCopy *c, uint64_t pages)
 }
 
 /* What happened before it is not undone by its failure: but nothing is durable until
- * another file has taken the place of this one. */
+ * another file has taken the place of this one, and a crash may find the old one. */
 static void sync_name(VjLmdb *d)
 {
     int rc = fsync(d->dir_fd) != 0 ? -errno : vj_fd_check_alive(d->dir_fd);
@@ -371,6 +371,20 @@ static uint64_t file_bytes(int fd)
     return fstat(fd, &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
 }
 
+/* False: a crash may find the old file under the engine's name. */
+static bool is_name_durable(VjLmdb *d)
+{
+    bool suspect;
+
+    vj_mutex_lock(&d->lock);
+    suspect = d->suspect;
+    if (suspect) {
+        d->rewrite.changed_since_us = vj_clock_mono_us(); /* the next one erases it */
+    }
+    vj_mutex_unlock(&d->lock);
+    return !suspect;
+}
+
 /* Bytes that the device got back are in *freed. */
 static int rewrite(VjLmdb *d, uint64_t used_bytes, uint64_t *freed)
 {
@@ -379,6 +393,9 @@ static int rewrite(VjLmdb *d, uint64_t used_bytes, uint64_t *freed)
     VjLmdbCopy c = {.d = d, .fd = -1};
     int rc = old < 0 ? -errno : check_room(d, used_bytes + d->reserve_bytes);
 
+    if (rc == 0 && !is_name_durable(d)) {
+        rc = -ECANCELED;
+    }
     if (rc < 0) {
         return rc;
     }
@@ -399,7 +416,7 @@ static int rewrite(VjLmdb *d, uint64_t used_bytes, uint64_t *freed)
         *freed = before - MIN(before, after);
     }
     vj_lmdb_copy_discard(&c);
-    if (rc == 0 && d->rewrite.erase_us != 0) {
+    if (rc == 0 && d->rewrite.erase_us != 0 && is_name_durable(d)) {
         vj_lmdb_erase_file(d, VJ_LMDB_OLD_FILE);
     }
     return rc; /* only now the blocks of the old file go, while nobody waits */

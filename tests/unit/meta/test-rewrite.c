@@ -687,6 +687,33 @@ static void test_erases_in_time(void **state)
     fixture_free(&f);
 }
 
+/* Which of the two a crash would find is not known: the old one keeps its bytes until
+ * another file has got the name for good, and is overwritten then. */
+static void test_erases_no_name_in_doubt(void **state)
+{
+    Fixture f = fixture_with_secrets("lmdb:redo=0,commit=3600,erase=3600");
+    VJ_AUTO_FD old = openat(f.dir_fd, VJ_LMDB_FILE, O_RDONLY | O_CLOEXEC);
+    unsigned before = secrets_in(old);
+
+    (void)state;
+    vj_session_retry_when_asked_for_test(f.meta);
+    g_atomic_int_set(&failing, FAIL_DIRECTORY);
+    rewrite(&f);
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    assert_int_equal(secrets_in(old), before);
+    put_many(&f, VJ_SPACE_INODE, 500, 600, 500);
+    assert_int_equal(vj_meta_flush(f.meta), -EIO);
+    rewrite(&f);
+    assert_int_equal(secrets_in(old), before);
+    g_atomic_int_set(&failing, NONE);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    rewrite(&f);
+    assert_int_equal(secrets_in(old), 0);
+    assert_int_equal(faccessat(f.dir_fd, VJ_LMDB_OLD_FILE, F_OK, 0), -1);
+    assert_many(&f, VJ_SPACE_INLINE, 150, 1000, 300);
+    fixture_free(&f);
+}
+
 /* When it is closed, the log too. */
 static void test_erases_at_close(void **state)
 {
@@ -855,6 +882,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_left_over),
         cmocka_unit_test(test_erases),
         cmocka_unit_test(test_erases_in_time),
+        cmocka_unit_test(test_erases_no_name_in_doubt),
         cmocka_unit_test(test_erases_at_close),
         cmocka_unit_test(test_does_not_erase),
         cmocka_unit_test(test_erases_what_is_left),
