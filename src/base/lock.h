@@ -96,7 +96,8 @@ void vj_cond_broadcast(VjCond *c);
  * vj_before_wait_set - what this thread calls before it may wait for long
  *
  * It is called before each wait for a condition, and by rooms whose calls may wait (a
- * store, a test's delay), perhaps with locks held: so it takes none, and does not wait.
+ * store, a flush, a test's delay), perhaps with locks held: so it takes none, and does
+ * not wait.
  * @call     NULL: nothing, as at the start
  * Threads   of the calling thread alone
  */

@@ -252,6 +252,7 @@ bool vj_applier_help(VjSession *s)
     }
     s->has_worker = true;
     own = vj_cancel_leave(); /* others wait for what it does, too */
+    vj_before_wait();
     does = move_or_send(s, vj_clock_mono_us());
     if (does && frees_itself(s)) {
         free_dropped(s);

@@ -185,6 +185,7 @@ void vj_session_redo_write(VjSession *s)
     }
     vj_snapshots_add(&s->snapshots, &snapshot);
     vj_mutex_unlock(&s->state);
+    vj_before_wait();
     rc = write_items(s, &run);
     release_memory(r, false);
     vj_mutex_lock(&s->state);

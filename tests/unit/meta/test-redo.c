@@ -300,6 +300,37 @@ static void test_flush_is_one_sync(void **state)
     fixture_free(&f);
 }
 
+static void count_call(void *opaque)
+{
+    ++*(unsigned *)opaque;
+}
+
+/* A thread that writes the log or the engine's file waits for the device, and says so
+ * before (vj_before_wait); one that has nothing to write does not wait. */
+static void check_announces(const char *spec)
+{
+    static unsigned calls; /* also there for what comes after a failure */
+    Fixture f = fixture_new(spec);
+
+    calls = 0;
+    put_flushed(&f, 0, 1); /* what the first one does beside that */
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_NODE, 1, 100), 0);
+    vj_before_wait_set(count_call, &calls);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    assert_int_equal(calls, 1);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    assert_int_equal(calls, 1);
+    vj_before_wait_set(NULL, NULL);
+    fixture_free(&f);
+}
+
+static void test_flush_announces_its_wait(void **state)
+{
+    (void)state;
+    check_announces(SPEC);
+    check_announces("lmdb:redo=0,commit=3600");
+}
+
 /* One waiter's sync runs; sixteen more commit and flush meanwhile: one more for all of
  * them. */
 static void test_waiters_share(void **state)
@@ -1010,6 +1041,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flush_is_one_sync),
+        cmocka_unit_test(test_flush_announces_its_wait),
         cmocka_unit_test(test_waiters_share),
         cmocka_unit_test(test_direct),
         cmocka_unit_test(test_join_alone),
