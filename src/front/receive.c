@@ -30,7 +30,7 @@
 #define WAKE_MOST_US ((int64_t)150)
 /* A shorter one is not worth the calls. */
 #define POLL_LEAST_US ((int64_t)10)
-/* Who yields the processor for longer has kept somebody from it. */
+/* A thread that yields the processor for longer has kept another one from it. */
 #define YIELD_MOST_US ((int64_t)30)
 /* Looks in one poll at most, whatever the clock says. */
 #define LOOKS_MOST 100000u
@@ -88,7 +88,7 @@ bool vj_receive_unpark(VjServer *s)
     return true;
 }
 
-/* Until somebody unparks it, or the session is over. */
+/* Until another thread unparks it, or the session is over. */
 static void park(VjServer *s, VjWorker *w)
 {
     uint64_t one;
@@ -168,7 +168,7 @@ static bool may_be_sole(VjServer *s)
 static void try_to_be_sole(VjServer *s, VjWorker *w)
 {
     if (may_be_sole(s) && g_atomic_pointer_compare_and_exchange(&s->sole, NULL, w)) {
-        s->poll_us = s->poll_most_us;
+        w->poll_us = s->poll_most_us;
         w->last_tid = 0;
         fetch_others(s, w);
     }
@@ -238,14 +238,14 @@ static void expect_request(VjServer *s, VjWorker *w, int fd)
         return;
     }
     begun_ns = vj_clock_mono_ns();
-    found = poll_for_request(fd, s->poll_us);
+    found = poll_for_request(fd, w->poll_us);
     vj_count_poll(s->front->count, begun_ns, found);
     if (found) {
-        s->poll_us = MIN(2 * s->poll_us, s->poll_most_us);
+        w->poll_us = MIN(2 * w->poll_us, s->poll_most_us);
         return;
     }
-    s->poll_us /= 2;
-    if (s->poll_us < POLL_LEAST_US) {
+    w->poll_us /= 2;
+    if (w->poll_us < POLL_LEAST_US) {
         (void)leave_sole(s, w); /* it counts as idle, and goes on as one of many */
     }
 }

@@ -27,7 +27,8 @@ typedef struct VjWorker {
     gint stands;       /* atomic: VjStands */
     bool is_under_way; /* its request counts in server->under_way */
     bool was_at_once;  /* the request was there when the thread came for it */
-    uint32_t last_tid; /* whose request it had before; 0: of nobody */
+    uint32_t last_tid; /* the thread that sent its last request; 0: there was none */
+    int64_t poll_us;   /* while it is the sole one: how long it polls */
 } VjWorker;
 
 /* Where a signal has to fetch a thread from. */
@@ -45,8 +46,7 @@ struct VjServer {
     int64_t poll_most_us; /* never changes; 0: nobody polls */
     int unpark_fd;        /* eventfd(2), a semaphore */
     gint parked;          /* atomic: threads that wait for unpark_fd, or are about to */
-    VjWorker *sole;       /* atomic: who alone receives; NULL: each idle thread */
-    int64_t poll_us;      /* of the sole one: how long it polls */
+    VjWorker *sole;       /* atomic: it alone receives; NULL: each idle thread does */
     int64_t sole_from_us; /* atomic: nobody becomes the sole one before */
     int64_t answered_us;  /* atomic: when a request was answered last */
     gint under_way;       /* atomic: requests with a caller that waits */
