@@ -16,8 +16,7 @@
 /* 0: it is gone, or was not there. */
 static int erase(int dir_fd, const char *name)
 {
-    VJ_AUTO_FD fd =
-        openat(dir_fd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    VJ_AUTO_FD fd = openat(dir_fd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat st;
     int rc;
 

@@ -83,8 +83,8 @@ typedef struct VjLmdbRewrite {
     int64_t erase_us; /* never changes: what was removed is overwritten then; 0: not */
     /* guarded by VjLmdb.lock: */
     int64_t changed_since_us; /* something was since the last copy; 0: nothing was */
-    int64_t wait_us;       /* how long most of the file has to be free; 0: never */
-    int64_t free_since_us; /* 0: it is not */
+    int64_t wait_us;          /* how long most of the file has to be free; 0: never */
+    int64_t free_since_us;    /* 0: it is not */
     int64_t not_before_us, pause_us;
     bool is_wanted;    /* whatever is free */
     bool runs, yields; /* a copy is made; it is to end: a writer needs space */

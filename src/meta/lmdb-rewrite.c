@@ -440,7 +440,8 @@ static void given_up(VjLmdb *d, int rc) VJ_REQUIRES(&d->lock)
 {
     VjLmdbRewrite *r = &d->rewrite;
 
-    r->pause_us = MIN(MAX(r->pause_us * 2, MAX(r->wait_us, PAUSE_FIRST_US)), PAUSE_MAX_US);
+    r->pause_us =
+        MIN(MAX(r->pause_us * 2, MAX(r->wait_us, PAUSE_FIRST_US)), PAUSE_MAX_US);
     r->not_before_us = vj_clock_mono_us() + r->pause_us;
     r->changed_since_us = vj_clock_mono_us();
     if (rc != r->last_error && rc != -ECANCELED) {
