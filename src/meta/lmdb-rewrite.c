@@ -274,17 +274,15 @@ static int put_in_place(VjLmdb *d, VjLmdbCopy *c, uint64_t pages)
     return 0;
 }
 
-/* -EAGAIN: a reader or a writer was in the way. */
+/* -EAGAIN: a reader was in the way, or a claim of room, which may wait for the device: no
+ * reader is to wait for that. */
 static int exchange(VjLmdb *d, VjLmdbCopy *c, uint64_t pages)
 {
     int rc = -EAGAIN;
 
     vj_mutex_lock(&d->lock);
     if (vj_lmdb_hold(d, HOLD_US)) {
-        while (d->claiming) {
-            vj_cond_wait(&d->changed, &d->lock);
-        }
-        if (vj_lmdb_space_suffices(d, &c->file, pages)) {
+        if (!d->claiming && vj_lmdb_space_suffices(d, &c->file, pages)) {
             d->claims_wait = true;
             vj_mutex_unlock(&d->lock);
             rc = put_in_place(d, c, pages);

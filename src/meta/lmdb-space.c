@@ -376,14 +376,6 @@ static void claim_begin(VjLmdb *d, const VjLoad *load) VJ_REQUIRES(&d->lock)
     d->promised = *load;
 }
 
-static void claim_end(VjLmdb *d) VJ_REQUIRES(&d->lock)
-{
-    d->claiming = false;
-    if (d->exchanging) {
-        vj_cond_broadcast(&d->changed);
-    }
-}
-
 /* Extends the file, if it has to be. */
 static int claim_more(VjLmdb *d, uint64_t need, uint64_t keep, uint64_t least,
                       uint64_t have, bool release, uint64_t *got)
@@ -428,7 +420,7 @@ static int claim(VjLmdb *d, const VjLoad *load, bool release)
             vj_mutex_unlock(&d->lock);
             rc = claim_more(d, need, keep, least, have, release, &got);
             vj_mutex_lock(&d->lock);
-            claim_end(d);
+            d->claiming = false;
             /* Else it was the old file's. */
             if (rc == 0 && number == d->file_number) {
                 d->file_pages = MAX(d->file_pages, got);

@@ -4,7 +4,7 @@
  *
  * fdatasync, fsync, pwrite, writev and renameat are defined here, so that liblmdb finds
  * these and not libc's: they call a hook at the syncs of the copy, fail calls, and end
- * the process at any of them.
+ * the process at any of them.  fallocate waits where a test says so.
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -32,6 +32,39 @@ static bool is_copy(int fd)
     return fixture != NULL && fstat(fd, &st) == 0 &&
            fstatat(fixture->dir_fd, VJ_LMDB_COPY_FILE, &copy, AT_SYMLINK_NOFOLLOW) == 0 &&
            st.st_ino == copy.st_ino;
+}
+
+/* Of the file that is in use; and of the copy when it is whole: each try to put it in
+ * place. */
+typedef struct Holds {
+    VjMutex lock;
+    VjCond changed;
+    /* guarded by lock: */
+    bool fallocate_waits, fallocate_is_there;
+    unsigned tries;
+} Holds;
+
+static Holds *holds; /* NULL: none waits */
+
+static void hold_fallocate(void)
+{
+    vj_mutex_lock(&holds->lock);
+    if (holds->fallocate_waits) {
+        holds->fallocate_is_there = true;
+        vj_cond_broadcast(&holds->changed);
+    }
+    while (holds->fallocate_waits) {
+        vj_cond_wait(&holds->changed, &holds->lock);
+    }
+    vj_mutex_unlock(&holds->lock);
+}
+
+static void count_try(void)
+{
+    vj_mutex_lock(&holds->lock);
+    holds->tries++;
+    vj_cond_broadcast(&holds->changed);
+    vj_mutex_unlock(&holds->lock);
 }
 
 static bool is_directory(int fd)
@@ -74,7 +107,18 @@ int fsync(int fd)
     if (is_directory(fd) && fails(FAIL_DIRECTORY, EIO)) {
         return -1;
     }
+    if (holds != NULL && is_copy(fd)) {
+        count_try();
+    }
     return (int)syscall(SYS_fsync, fd);
+}
+
+int fallocate(int fd, int mode, off_t offset, off_t len)
+{
+    if (holds != NULL && !is_copy(fd)) {
+        hold_fallocate();
+    }
+    return (int)syscall(SYS_fallocate, fd, mode, offset, len);
 }
 
 /* By this name even where 64-bit offsets make the headers rename it. */
@@ -569,6 +613,63 @@ static void test_yields(void **state)
     fixture_free(&f);
 }
 
+static gpointer ask_for_some(gpointer opaque)
+{
+    VjLoad load = {.first = {[VJ_SPACE_NODE] = {.puts = 1}}};
+
+    load.first[VJ_SPACE_NODE].run_pages = 4096;
+    return GINT_TO_POINTER(vj_engine_reserve(opaque, &load, false));
+}
+
+static gpointer rewrite_main(gpointer opaque)
+{
+    rewrite(opaque);
+    return NULL;
+}
+
+/* While a writer waits for room of the device no reader waits: the copy is not put in
+ * place then, but when the writer has it. */
+static void test_waits_for_no_claim(void **state)
+{
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600,reserve=1M");
+    int64_t until_us = vj_clock_mono_us() + 60 * (int64_t)G_USEC_PER_SEC;
+    Holds here = {.fallocate_waits = true};
+    GThread *rewriter;
+
+    (void)state;
+    put_many(&f, VJ_SPACE_INODE, 0, 500, 500);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    vj_mutex_init(&here.lock, VJ_RANK_META_WRAPPER, "holds");
+    vj_cond_init(&here.changed);
+    fixture = &f;
+    holds = &here;
+    asker = g_thread_new("ask", ask_for_some, fixture_engine(&f));
+    vj_mutex_lock(&here.lock);
+    while (!here.fallocate_is_there &&
+           vj_cond_wait_until(&here.changed, &here.lock, until_us)) {
+    }
+    assert_true(here.fallocate_is_there);
+    rewriter = g_thread_new("rewrite", rewrite_main, &f);
+    while (here.tries < 2 && vj_cond_wait_until(&here.changed, &here.lock, until_us)) {
+    }
+    assert_true(here.tries >= 2);
+    vj_mutex_unlock(&here.lock);
+    assert_many(&f, VJ_SPACE_INODE, 0, 500, 500);
+    vj_mutex_lock(&here.lock);
+    here.fallocate_waits = false;
+    vj_cond_broadcast(&here.changed);
+    vj_mutex_unlock(&here.lock);
+    assert_int_equal(GPOINTER_TO_INT(g_thread_join(asker)), 0);
+    g_thread_join(rewriter);
+    holds = NULL;
+    fixture = NULL;
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    assert_many(&f, VJ_SPACE_INODE, 0, 500, 500);
+    fixture_free(&f);
+    vj_cond_clear(&here.changed);
+    vj_mutex_clear(&here.lock);
+}
+
 /* What a crash left of a copy. */
 static void test_left_over(void **state)
 {
@@ -879,6 +980,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_name_not_durable),
         cmocka_unit_test(test_failed_apply),
         cmocka_unit_test(test_yields),
+        cmocka_unit_test(test_waits_for_no_claim),
         cmocka_unit_test(test_left_over),
         cmocka_unit_test(test_erases),
         cmocka_unit_test(test_erases_in_time),
