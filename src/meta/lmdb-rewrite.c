@@ -441,7 +441,6 @@ static void given_up(VjLmdb *d, int rc) VJ_REQUIRES(&d->lock)
     r->pause_us =
         MIN(MAX(r->pause_us * 2, MAX(r->wait_us, PAUSE_FIRST_US)), PAUSE_MAX_US);
     r->not_before_us = vj_clock_mono_us() + r->pause_us;
-    r->changed_since_us = vj_clock_mono_us();
     if (rc != r->last_error && rc != -ECANCELED) {
         r->last_error = rc;
         vj_log_warn("meta lmdb: %s: the file keeps its size for now: %s", d->path,
@@ -457,6 +456,7 @@ static void rewrite_now(VjLmdb *d) VJ_REQUIRES(&d->lock)
 {
     VjLmdbRewrite *r = &d->rewrite;
     uint64_t used_bytes = vj_lmdb_used_pages(&d->file) * d->page_bytes, freed = 0;
+    int64_t since_us = r->changed_since_us;
     int rc;
 
     r->runs = true;
@@ -470,6 +470,7 @@ static void rewrite_now(VjLmdb *d) VJ_REQUIRES(&d->lock)
         rewritten(d, freed);
     } else {
         given_up(d, rc);
+        r->changed_since_us = since_us != 0 ? since_us : r->changed_since_us;
     }
     vj_cond_broadcast(&d->changed);
 }

@@ -773,6 +773,38 @@ static void test_erases(void **state)
     fixture_free(&f);
 }
 
+static int64_t changed_since(const Fixture *f)
+{
+    VjLmdb *d = (VjLmdb *)fixture_engine(f);
+    int64_t since_us;
+
+    vj_mutex_lock(&d->lock);
+    since_us = d->rewrite.changed_since_us;
+    vj_mutex_unlock(&d->lock);
+    return since_us;
+}
+
+/* A copy that is given up does not make the time begin anew. */
+static void test_failure_keeps_its_time(void **state)
+{
+    Fixture f = fixture_with_secrets("lmdb:redo=0,commit=3600,erase=3600");
+    int64_t before_us = changed_since(&f);
+
+    (void)state;
+    assert_true(before_us != 0);
+    fixture = &f;
+    g_atomic_int_set(&failing, FAIL_RENAME);
+    rewrite(&f);
+    g_atomic_int_set(&failing, NONE);
+    assert_int_equal(stats_of(&f).rewrites, 0);
+    assert_int_equal(changed_since(&f), before_us);
+    rewrite(&f);
+    fixture = NULL;
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    assert_int_equal(changed_since(&f), 0);
+    fixture_free(&f);
+}
+
 /* By itself, after the time that was asked for, also where little is free. */
 static void test_erases_in_time(void **state)
 {
@@ -983,6 +1015,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_waits_for_no_claim),
         cmocka_unit_test(test_left_over),
         cmocka_unit_test(test_erases),
+        cmocka_unit_test(test_failure_keeps_its_time),
         cmocka_unit_test(test_erases_in_time),
         cmocka_unit_test(test_erases_no_name_in_doubt),
         cmocka_unit_test(test_erases_at_close),
