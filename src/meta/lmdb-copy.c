@@ -388,7 +388,7 @@ int vj_lmdb_copy_step(VjLmdbCopy *c)
 
 /* ---- The end ----------------------------------------------------------------------- */
 
-/* The format, what the file says of the log, the turn. */
+/* The format, what the file says of the log, the number of an empty apply. */
 static int copy_unnamed(VjLmdbCopy *c, MDB_txn *txn)
 {
     static const char *const names[] = {VJ_LMDB_FORMAT_KEY, VJ_LMDB_REDO_KEY,

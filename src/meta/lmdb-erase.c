@@ -3,8 +3,8 @@
  * lmdb-erase.c - files that held what was removed are overwritten before they go
  *
  * With `erase=` a file that another one has taken the place of keeps a name of its own
- * until it has been overwritten, so that who comes after a crash finds it and goes on.
- * Zeroes, once: what they reach is said in varjfs-meta-lmdb(7).
+ * until it has been overwritten, so that the open after a crash finds it and goes on.
+ * Zeroes, once: what they reach is said in varjfs-security(7).
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -82,7 +82,7 @@ struct VjLmdbSnapshot {
 typedef struct VjLmdbRewrite {
     int64_t erase_us; /* never changes: what was removed is overwritten then; 0: not */
     /* guarded by VjLmdb.lock: */
-    int64_t changed_since_us; /* something was since the last copy; 0: nothing was */
+    int64_t changed_since_us; /* the first change that no copy covers; 0: there is none */
     int64_t wait_us;          /* how long most of the file has to be free; 0: never */
     int64_t free_since_us;    /* 0: it is not */
     int64_t not_before_us, pause_us;
@@ -147,7 +147,7 @@ typedef struct VjLmdb {
     bool applying;     /* an apply is beyond its waiting */
     bool claiming;     /* room is being set aside */
     bool exchanging;   /* another file takes its place: applies and saves wait, */
-    bool claims_wait;  /* and so does who needs room */
+    bool claims_wait;  /* and so do claims of room */
     GByteArray *notes; /* owned; keys that were applied.  NULL: there is no copy */
     int notes_error;   /* 0; they are not complete: -ECANCELED, -EBUSY */
     VjLmdbRewrite rewrite;
@@ -240,7 +240,7 @@ int vj_lmdb_reopen(VjLmdb *d) VJ_REQUIRES(&d->lock);
  * vj_lmdb_hold - no snapshot is in use, and new ones wait until vj_lmdb_let_go
  *
  * Returns   false: not within @wait_us; new ones go on
- * Threads   apply, or who keeps it out      Locks   lock, given up meanwhile
+ * Threads   apply, or one that keeps it out      Locks   lock, given up meanwhile
  */
 bool vj_lmdb_hold(VjLmdb *d, int64_t wait_us) VJ_REQUIRES(&d->lock);
 void vj_lmdb_let_go(VjLmdb *d) VJ_REQUIRES(&d->lock);

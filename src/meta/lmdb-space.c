@@ -366,8 +366,8 @@ static uint64_t reserve_at_end(const VjLmdb *d, uint64_t need, uint64_t spare)
     return need == d->file.end_page ? 0 : d->reserve_pages / 2;
 }
 
-/* What is promised is known to who makes another file of it (lmdb-rewrite.c), which
- * meanwhile is waited for. */
+/* A rewrite of the file (lmdb-rewrite.c) reads what is promised, and sets it aside in the
+ * new file; claims wait while that takes the old one's place. */
 static void claim_begin(VjLmdb *d, const VjLoad *load) VJ_REQUIRES(&d->lock)
 {
     while (d->claims_wait) {
