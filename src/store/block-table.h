@@ -20,6 +20,7 @@ typedef struct VjBlockEntry {
     bool is_doubtful : 1; /* it may not be durable, and will not become so */
     bool is_written : 1;  /* its bytes are on the device, or in the page cache */
     bool is_doubled : 1;  /* by the keys, another one has some of its blocks */
+    bool is_erased : 1;   /* a remove writes over it, and will forget it */
 } VjBlockEntry;
 G_STATIC_ASSERT(sizeof(VjBlockEntry) == 48);
 

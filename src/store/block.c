@@ -457,23 +457,38 @@ static int overwrite(const VjBlockStore *b, const VjBlockObject *object)
     return rc;
 }
 
-/* Nobody reads it any more; its blocks are not free before it is forgotten. */
-static int erase(VjBlockStore *b, uint64_t id, uint64_t nonce)
+/* The object, when no other remove writes over it; NULL: it is not there.  Waits. */
+static VjBlockEntry *find_to_remove(VjBlockStore *b, uint64_t id, uint64_t nonce)
+    VJ_REQUIRES(b->lock)
 {
-    VjBlockObject object = {.bytes = 0};
-    VjBlockEntry *entry;
+    VjBlockEntry *entry = vj_block_table_find(&b->objects, id, nonce);
+
+    while (entry != NULL && entry->is_erased) {
+        vj_cond_wait(&b->changed, &b->lock);
+        entry = vj_block_table_find(&b->objects, id, nonce);
+    }
+    return entry;
+}
+
+/*
+ * 0 and the object, which nobody reads any more, with zeroes for its bytes; NULL: it is
+ * not there.  -errno.  It is to be forgotten before the lock is let go: its blocks are its
+ * own until then.
+ */
+static int erase(VjBlockStore *b, uint64_t id, uint64_t nonce, VjBlockEntry **out)
+    VJ_REQUIRES(b->lock)
+{
+    VjBlockObject object;
     int rc;
 
-    vj_mutex_lock(&b->lock);
     vj_block_wait_for_writes(b, b->write_order);
-    entry = vj_block_table_find(&b->objects, id, nonce);
-    if (entry != NULL && !entry->is_removed) {
-        object = entry->object;
-    }
-    vj_mutex_unlock(&b->lock);
-    if (object.bytes == 0) {
+    *out = find_to_remove(b, id, nonce);
+    if (*out == NULL || (*out)->is_removed) {
         return 0;
     }
+    (*out)->is_erased = true;
+    object = (*out)->object;
+    vj_mutex_unlock(&b->lock);
     rc = overwrite(b, &object);
     if (rc == 0) {
         rc = vj_block_sync_now(b);
@@ -483,6 +498,12 @@ static int erase(VjBlockStore *b, uint64_t id, uint64_t nonce)
                      " cannot be overwritten: %s",
                      b->path, id, g_strerror(-rc));
     }
+    vj_mutex_lock(&b->lock);
+    *out = vj_block_table_find(&b->objects, id, nonce);
+    if (*out != NULL) {
+        (*out)->is_erased = false;
+    }
+    vj_cond_broadcast(&b->changed);
     return rc < 0 && rc != -ENOMEM ? -EIO : rc;
 }
 
@@ -491,7 +512,7 @@ static int block_remove(VjStore *s, uint64_t id, VjLoc loc)
     VjBlockStore *b = (VjBlockStore *)s;
     uint64_t nonce = 0;
     VjBlockEntry *entry;
-    int rc;
+    int rc = 0;
 
     if (b->read_only) {
         return -EROFS;
@@ -499,13 +520,13 @@ static int block_remove(VjStore *s, uint64_t id, VjLoc loc)
     if (!vj_block_loc_decode(loc, &nonce)) {
         return -EBADMSG;
     }
-    rc = b->erases ? erase(b, id, nonce) : 0;
-    if (rc < 0) {
-        return rc;
-    }
     vj_mutex_lock(&b->lock);
-    entry = vj_block_table_find(&b->objects, id, nonce);
-    if (entry != NULL) {
+    if (b->erases) {
+        rc = erase(b, id, nonce, &entry);
+    } else {
+        entry = vj_block_table_find(&b->objects, id, nonce);
+    }
+    if (rc == 0 && entry != NULL) {
         vj_block_end_doubt(b, entry);
         if (entry->is_staged) {
             entry->is_removed = true;
@@ -514,7 +535,7 @@ static int block_remove(VjStore *s, uint64_t id, VjLoc loc)
         }
     }
     vj_mutex_unlock(&b->lock);
-    return 0;
+    return rc;
 }
 
 /* The list is copied first: the visitor may call the store. */

@@ -768,6 +768,42 @@ static uint64_t first_block_of(VjStoreTest *t, uint64_t id, VjLoc loc)
     return first;
 }
 
+typedef struct Removal {
+    VjStoreTest *t;
+    VjPut object;
+} Removal;
+
+static gpointer remove_main(gpointer opaque)
+{
+    const Removal *r = opaque;
+
+    return GINT_TO_POINTER(vj_store_remove(r->t->s, r->object.id, r->object.loc));
+}
+
+/* Removes of one object at the same time: one overwrites it, the others wait for that;
+ * else they would overwrite what has its blocks by then. */
+static void test_erases_once(void **state)
+{
+    enum { LEN = 300000, THREADS = 4, ROUNDS = 40 };
+    VjStoreTest *t = *state;
+
+    for (uint64_t i = 1; i <= ROUNDS; i++) {
+        Removal r = {.t = t, .object = put_text(t, i, LEN)};
+        GThread *threads[THREADS];
+        unsigned syncs_before;
+
+        assert_int_equal(vj_store_flush(t->s), 0);
+        syncs_before = syncs;
+        for (size_t k = 0; k < THREADS; k++) {
+            threads[k] = g_thread_new("remove", remove_main, &r);
+        }
+        for (size_t k = 0; k < THREADS; k++) {
+            assert_int_equal(GPOINTER_TO_INT(g_thread_join(threads[k])), 0);
+        }
+        assert_int_equal(syncs, syncs_before + 1);
+    }
+}
+
 /* Zeroes, on the device before the remove returns, also of one that was not flushed; the
  * neighbours stay what they are. */
 static void test_erases(void **state)
@@ -834,6 +870,7 @@ int main(void)
         ON(test_what_a_failed_sync_met_is_in_doubt, cached),
         ON(test_what_a_failed_sync_met_is_in_doubt, direct),
         ON(test_erases, erasing),
+        ON(test_erases_once, erasing),
         ON(test_erases, erasing_direct),
     };
 
