@@ -26,6 +26,9 @@
 
 /* Keys and values of a step, at least; LMDB has as much in memory until the commit. */
 #define STEP_BYTES (2 * VJ_MIB)
+/* Notes of a step, at most: LMDB may have a page in memory for each of them. */
+#define STEP_NOTES_BYTES (256 * VJ_KIB)
+G_STATIC_ASSERT(STEP_NOTES_BYTES >= VJ_LMDB_NOTES_LAST);
 /* A note is the space, the length of the key in two bytes, and the key. */
 #define NOTE_HEAD_BYTES 3u
 
@@ -47,9 +50,39 @@ static void notes_end(VjLmdb *d)
     vj_mutex_unlock(&d->lock);
 }
 
-/* 0 and those that there are; what is noted from now on is for the next step. */
+/* The note at *@at of @notes; false behind the last one. */
+static bool next_note(const GByteArray *notes, guint *at, VjSpace *space, VjSlice *key)
+{
+    const uint8_t *head = notes->data + *at;
+
+    if (*at == notes->len) {
+        return false;
+    }
+    *space = (VjSpace)head[0];
+    *key = vj_slice(head + NOTE_HEAD_BYTES, head[1] | (size_t)head[2] << 8);
+    *at += NOTE_HEAD_BYTES + (guint)key->len;
+    g_assert(*at <= notes->len);
+    return true;
+}
+
+/* Bytes of the first notes, @most at most. */
+static guint whole_notes(const GByteArray *notes, guint most)
+{
+    VjSpace space;
+    VjSlice key;
+    guint at = 0, end = 0;
+
+    while (next_note(notes, &at, &space, &key) && at <= most) {
+        end = at;
+    }
+    return end;
+}
+
+/* 0 and the first of those that there are; the others, and what is noted from now on, are
+ * for later steps. */
 static int take_notes(VjLmdb *d, GByteArray **out)
 {
+    guint len;
     int rc;
 
     vj_mutex_lock(&d->lock);
@@ -58,6 +91,11 @@ static int take_notes(VjLmdb *d, GByteArray **out)
     if (rc == 0) {
         *out = d->notes;
         d->notes = g_byte_array_new();
+        if ((*out)->len > STEP_NOTES_BYTES) {
+            len = whole_notes(*out, STEP_NOTES_BYTES);
+            g_byte_array_append(d->notes, (*out)->data + len, (*out)->len - len);
+            g_byte_array_set_size(*out, len);
+        }
     }
     vj_mutex_unlock(&d->lock);
     return rc;
@@ -111,21 +149,6 @@ void vj_lmdb_notes_add(VjLmdb *d, const VjBatch *batch)
         }
     }
     vj_mutex_unlock(&d->lock);
-}
-
-/* The note at *@at of @notes; false behind the last one. */
-static bool next_note(const GByteArray *notes, guint *at, VjSpace *space, VjSlice *key)
-{
-    const uint8_t *head = notes->data + *at;
-
-    if (*at == notes->len) {
-        return false;
-    }
-    *space = (VjSpace)head[0];
-    *key = vj_slice(head + NOTE_HEAD_BYTES, head[1] | (size_t)head[2] << 8);
-    *at += NOTE_HEAD_BYTES + (guint)key->len;
-    g_assert(*at <= notes->len);
-    return true;
 }
 
 /* ---- The other file ---------------------------------------------------------------- */

@@ -351,6 +351,42 @@ static void test_changes_meanwhile(void **state)
     fixture_free(&f);
 }
 
+/* More than a step follows, of a space that is copied by then. */
+#define FLOOD_FIRST 100000u
+#define FLOOD_END 130000u
+
+static void change_many(unsigned sync)
+{
+    if (sync == 3) {
+        put_many(fixture, VJ_SPACE_INODE, FLOOD_FIRST, FLOOD_END, 10);
+        assert_int_equal(vj_meta_flush(fixture->meta), 0);
+    }
+}
+
+static void test_many_changes_meanwhile(void **state)
+{
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+
+    (void)state;
+    put_many(&f, VJ_SPACE_INODE, 0, BULK, 1000);
+    put_many(&f, VJ_SPACE_INLINE, 0, BULK, 1000);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    fixture = &f;
+    syncs = 0;
+    at_sync = change_many;
+    rewrite(&f);
+    at_sync = NULL;
+    fixture = NULL;
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    assert_many(&f, VJ_SPACE_INODE, FLOOD_FIRST, FLOOD_END, 10);
+    assert_many(&f, VJ_SPACE_INLINE, 0, BULK, 1000);
+    fixture_close(&f);
+    examine(&f);
+    fixture_open(&f, "lmdb", false);
+    assert_many(&f, VJ_SPACE_INODE, FLOOD_FIRST, FLOOD_END, 10);
+    fixture_free(&f);
+}
+
 /* ---- beside readers and writers ---------------------------------------------------- */
 
 enum { WRITERS = 2, READERS = 2, ROUNDS = 60, OWN_KEYS = 400 };
@@ -1006,6 +1042,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_gives_back),
         cmocka_unit_test(test_not_asked_for),
         cmocka_unit_test(test_changes_meanwhile),
+        cmocka_unit_test(test_many_changes_meanwhile),
         cmocka_unit_test(test_beside_work),
         cmocka_unit_test(test_no_space),
         cmocka_unit_test(test_no_rename),
