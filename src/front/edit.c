@@ -78,6 +78,7 @@ static bool invalidate(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len)
     int r;
 
     vj_lock_assert_none();
+    vj_before_wait(); /* for requests, perhaps: those of pages, and of who ends a file */
     r = fuse_lowlevel_notify_inval_inode(f->session, ino, (off_t)offset, (off_t)len);
     vj_trace(front,
              "ino %" G_GUINT64_FORMAT ": invalidate %" G_GUINT64_FORMAT
@@ -92,6 +93,7 @@ void vj_front_attributes_stale(VjFront *f, uint64_t ino)
     int r;
 
     vj_lock_assert_none();
+    vj_before_wait(); /* for requests, perhaps: those of pages, and of who ends a file */
     r = fuse_lowlevel_notify_inval_inode(f->session, ino, -1, 0);
     vj_trace(front, "ino %" G_GUINT64_FORMAT ": invalidate attributes: %d", ino, r);
     log_failure(ino, "attributes", r);

@@ -372,6 +372,13 @@ static void begin_looking(VjFront *f)
     vj_mutex_unlock(&f->lock);
 }
 
+void vj_served_be_seen(VjFront *f)
+{
+    if (!g_atomic_int_get(&f->is_looking)) {
+        begin_looking(f);
+    }
+}
+
 /* Without a lock, unless an INTERRUPT came before its request.  The fields are stored
  * before the request's number, so whoever reads the number sees them.  Then the counter
  * of early INTERRUPTs is read; who receives one raises the counter and then reads the
@@ -388,9 +395,7 @@ void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid, bool m
     if (g_atomic_int_get(&f->early_count) > 0) {
         begin_early(s, f, unique);
     }
-    if (!g_atomic_int_get(&f->is_looking)) {
-        begin_looking(f);
-    }
+    vj_served_be_seen(f);
     vj_cancel_enter(&s->cancel);
 }
 

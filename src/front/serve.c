@@ -238,6 +238,9 @@ static void serve(VjServer *s, VjWorker *w)
         if (g_atomic_int_dec_and_test(&s->idle) && !stays_sole && !is_forget(w)) {
             one_more(s);
         }
+        if (stays_sole) {
+            vj_served_be_seen(s->front); /* nobody receives, if it takes long */
+        }
         process(s->front, w, len);
         vj_receive_answered(s, w);
         if (!w->waits && !go_on(s)) {

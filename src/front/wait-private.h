@@ -109,6 +109,9 @@ void vj_served_cancel_all(VjFront *f);
  * an INTERRUPT.  Where none is served f->is_looking ends, and vj_served_begin sets it
  * again and broadcasts f->changed.  Takes f->lock. */
 void vj_served_look(VjFront *f);
+/* There is a look within a second, also where no request is served that can be cancelled.
+ * Takes f->lock. */
+void vj_served_be_seen(VjFront *f);
 
 /* The releaser: one of f->let_go. */
 void vj_front_release_left(gpointer data, gpointer user_data);

@@ -12,6 +12,7 @@
 #   delay_set_ms CONTROL MS              from now on each sync takes so long
 #   delay_set_files_only CONTROL 1        delay fsync and fdatasync alone; 0: every kind of sync
 #   delay_set_bps CONTROL BYTES          from now on writes pass at this rate; 0: no limit
+#   delay_hold_notices CONTROL 1         from now on notifications of FUSE wait; 0: they go on
 #
 # CONTROL is an absolute path: daemons change their directory.
 
@@ -88,4 +89,9 @@ delay_set_bps()
 delay_set_files_only()
 {
     delay_set_word "$1" 11 "$2"
+}
+
+delay_hold_notices()
+{
+    delay_set_word "$1" 13 "$2"
 }

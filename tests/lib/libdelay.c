@@ -16,6 +16,9 @@
  *                         mapped: a test reads counts there and turns the delay on and
  *                         off (delay.sh).  Words as in struct Control
  *
+ * A FUSE daemon's notifications that an inode is to be given up wait as long as the word
+ * notices_held says so, as in a kernel that waits for something else.
+ *
  * VJ_TEST_READ_BPS        the same of pread(2), through the same device
  *
  * A variable that is set is written into the file when the process starts; one that is
@@ -31,6 +34,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/fuse.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -59,10 +63,12 @@ struct Control {
     _Atomic uint64_t slow_bytes; /* 10: written under the limit */
     _Atomic uint64_t files_only; /* 11: not 0: only fsync and fdatasync are delayed */
     _Atomic uint64_t read_bps;   /* 12: as write_bps */
+    _Atomic uint64_t notices_held;   /* 13: not 0: they wait */
+    _Atomic uint64_t notices_waited; /* 14: those that had to */
 };
 
 #define CONTROL_BYTES 4096
-_Static_assert(sizeof(struct Control) == 104, "words of 8 bytes");
+_Static_assert(sizeof(struct Control) == 120, "words of 8 bytes");
 
 static struct Control *control;
 static char prefix[PATH_MAX];
@@ -375,8 +381,33 @@ ssize_t write(int fd, const void *src, size_t len)
     WRITE_THROUGH(fd, len, 0, real.write(fd, src, len));
 }
 
+/* Of /dev/fuse: the header of an answer to no request, with what it is about. */
+static bool is_notice(const struct iovec *iov, int iov_count)
+{
+    struct fuse_out_header head;
+
+    if (iov_count == 0 || iov[0].iov_len != sizeof head) {
+        return false;
+    }
+    memcpy(&head, iov[0].iov_base, sizeof head);
+    return head.unique == 0 && head.error == FUSE_NOTIFY_INVAL_INODE;
+}
+
+static void hold_notice(void)
+{
+    if (control->notices_held != 0) {
+        control->notices_waited++;
+        while (control->notices_held != 0) {
+            usleep(10000);
+        }
+    }
+}
+
 ssize_t writev(int fd, const struct iovec *iov, int iov_count)
 {
+    if (is_notice(iov, iov_count)) {
+        hold_notice();
+    }
     WRITE_THROUGH(fd, iov_bytes(iov, iov_count), 0, real.writev(fd, iov, iov_count));
 }
 

@@ -5,6 +5,7 @@
 # for a store does not keep others from being served.
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/hang.sh"
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/delay.sh"
 
 requires_fuse
 requires program varjfsctl
@@ -80,6 +81,31 @@ umount_varjfs
 check "a mount on one processor" taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')" varjfs "$SOURCE" "$MNT"
 ask 3000
 is "nobody polls there" "$(polls calls)" 0
+
+# Pages that are written back are the first request after silence, in which nobody looks on any more; after
+# them the daemon waits for the kernel.
+umount_varjfs
+delay_mount "$T/control"
+head -c 8K /dev/urandom >"$MNT/pages"
+python3 -c 'import mmap, os, sys, time
+pages = mmap.mmap(os.open(sys.argv[1] + "/pages", os.O_RDWR), 8192)
+pages[0] = 1
+for _ in range(20000):
+    os.listxattr(sys.argv[1])
+time.sleep(3)
+with open(sys.argv[2], "r+b") as control:
+    control.seek(13 * 8)
+    control.write(bytes([1]))
+pages.flush()' "$MNT" "$T/control" 9<&- &
+writer=$!
+is_waiting()
+{
+    [ "$(delay_word "$T/control" 14)" -gt 0 ]
+}
+check "the kernel makes the daemon wait" wait_for 60 is_waiting
+check "others are served meanwhile" timeout 20 stat -f "$MNT"
+delay_hold_notices "$T/control" 0
+check "the pages are written" wait_for 60 ended $writer
 
 remount_varjfs -o busy_poll=0
 ask 3000
