@@ -92,7 +92,7 @@ pages = mmap.mmap(os.open(sys.argv[1] + "/pages", os.O_RDWR), 8192)
 pages[0] = 1
 for _ in range(20000):
     os.listxattr(sys.argv[1])
-time.sleep(3)
+time.sleep(3)  # the silence itself
 with open(sys.argv[2], "r+b") as control:
     control.seek(13 * 8)
     control.write(bytes([1]))
