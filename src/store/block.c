@@ -472,8 +472,8 @@ static VjBlockEntry *find_to_remove(VjBlockStore *b, uint64_t id, uint64_t nonce
 
 /*
  * 0 and the object, which nobody reads any more, with zeroes for its bytes; NULL: it is
- * not there.  -errno.  It is to be forgotten before the lock is let go: its blocks are its
- * own until then.
+ * not there.  -errno.  It is to be forgotten before the lock is let go: its blocks are
+ * its own until then.
  */
 static int erase(VjBlockStore *b, uint64_t id, uint64_t nonce, VjBlockEntry **out)
     VJ_REQUIRES(b->lock)

@@ -60,9 +60,9 @@ struct Control {
     _Atomic uint64_t under_way; /* 7: syncs begun and not ended; kill -9 leaves its own */
     _Atomic uint64_t delay_ms;  /* 8 */
     _Atomic uint64_t write_bps; /* 9: 0 is no limit */
-    _Atomic uint64_t slow_bytes; /* 10: written under the limit */
-    _Atomic uint64_t files_only; /* 11: not 0: only fsync and fdatasync are delayed */
-    _Atomic uint64_t read_bps;   /* 12: as write_bps */
+    _Atomic uint64_t slow_bytes;     /* 10: written under the limit */
+    _Atomic uint64_t files_only;     /* 11: not 0: only fsync and fdatasync are delayed */
+    _Atomic uint64_t read_bps;       /* 12: as write_bps */
     _Atomic uint64_t notices_held;   /* 13: not 0: they wait */
     _Atomic uint64_t notices_waited; /* 14: those that had to */
 };
