@@ -387,10 +387,15 @@ static bool is_name_durable(VjLmdb *d)
 static int rewrite(VjLmdb *d, uint64_t used_bytes, uint64_t *freed)
 {
     VJ_AUTO_FD old = fcntl(d->fd, F_DUPFD_CLOEXEC, 0);
-    uint64_t before = file_bytes(d->fd), after;
     VjLmdbCopy c = {.d = d, .fd = -1};
-    int rc = old < 0 ? -errno : check_room(d, used_bytes + d->reserve_bytes);
+    uint64_t before, after;
+    int rc;
 
+    if (old < 0) {
+        return -errno;
+    }
+    before = file_bytes(d->fd);
+    rc = check_room(d, used_bytes + d->reserve_bytes);
     if (rc == 0 && !is_name_durable(d)) {
         rc = -ECANCELED;
     }
