@@ -269,7 +269,6 @@ static bool takes_long(uint32_t opcode, size_t bytes)
     case FUSE_FSYNC:
     case FUSE_FSYNCDIR:
     case FUSE_SYNCFS:
-    case FUSE_FALLOCATE:
     case FUSE_COPY_FILE_RANGE:
         return true;
     default:
