@@ -24,8 +24,10 @@ def cost(mount, function):
 
 
 def is_cost(what, found, views, commits):
+    """VIEWS: a number, or a tuple of those that may be."""
     print(what, found)
-    eq((found["view"], found["commit"]), (views, commits), what)
+    allowed = views if isinstance(views, tuple) else (views,)
+    eq((found["view"] in allowed, found["commit"]), (True, commits), what)
 
 
 def make(mount):
@@ -39,7 +41,8 @@ def make(mount):
     is_cost("utimensat", cost(mount, lambda: [os.utime(fd, (1, 2)) for fd in fds]), 0, COUNT)
     is_cost("chmod", cost(mount, lambda: [os.fchmod(fd, 0o640) for fd in fds]), 0, COUNT)
     if os.geteuid() == 0:
-        is_cost("chown", cost(mount, lambda: [os.fchown(fd, 1, 1) for fd in fds]), COUNT, COUNT)
+        # An older libfuse does not say that the daemon takes set-id bits away: the kernel asks for the mode, too.
+        is_cost("chown", cost(mount, lambda: [os.fchown(fd, 1, 1) for fd in fds]), (COUNT, 2 * COUNT), COUNT)
     eq([os.stat(name).st_mtime for name in names], [2.0] * COUNT, "mtime")
     root = os.open(mount, os.O_RDONLY)
     found = cost(mount, lambda: fcntl.ioctl(root, IOC_SYNC))

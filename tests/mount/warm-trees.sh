@@ -107,7 +107,9 @@ done
 tar -C "$T" -cf "$T/made.tar" made
 requests_of tar -C "$MNT" -xf "$T/made.tar"
 note "tar x of 50 files sends: $(tr '\n' ' ' <"$T/sent")"
-is "tar x: nothing more than the kernel asks for" "$(awk '/^(create|flush|release|lookup|getattr) / { print $1, ($2 >= 50 && $2 < 54) }
+# An older libfuse does not say that the daemon takes set-id bits away: the kernel asks for the mode before a chown(2).
+is "tar x: nothing more than the kernel asks for" "$(awk '/^(create|flush|release|lookup) / { print $1, ($2 >= 50 && $2 < 54) }
+    /^getattr / { print $1, ($2 >= 50 && $2 < 54) || ($2 >= 100 && $2 < 104) }
     /^(getxattr|setattr) / { print $1, ($2 < 160) }' "$T/sent" | tr '\n' ' ')" \
     "create 1 flush 1 getattr 1 getxattr 1 lookup 1 release 1 setattr 1 "
 if [ "$(awk -F'[.-]' '{ print $1 * 1000 + $2 }' /proc/sys/kernel/osrelease)" -ge 6018 ]; then
