@@ -130,3 +130,18 @@ const char *any_transform(VjRng *rng)
 
     return transforms[vj_rng_below(rng, G_N_ELEMENTS(transforms))];
 }
+
+uint64_t memory_kib(void)
+{
+    g_autofree char *text = NULL;
+    const char *at;
+
+    if (!g_file_get_contents("/proc/self/status", &text, NULL, NULL)) {
+        g_error("/proc/self/status cannot be read");
+    }
+    at = strstr(text, "RssAnon:");
+    if (at == NULL) {
+        g_error("/proc/self/status has no RssAnon");
+    }
+    return g_ascii_strtoull(at + strlen("RssAnon:"), NULL, 10);
+}

@@ -36,6 +36,10 @@ size_t any_of(VjRng *rng, const Weight *weights, size_t count, size_t stride);
 /* Where to work on a file whose last change ended at @last: ends, borders, anywhere. */
 size_t any_offset_of(VjRng *rng, const Shadow *s, size_t last);
 
+/* What this process has in memory that is no file's.  Aborts where the kernel does not
+ * say it. */
+uint64_t memory_kib(void);
+
 /* A value of user.varjfs.transform.  A build may lack it. */
 const char *any_transform(VjRng *rng);
 

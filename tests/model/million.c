@@ -178,18 +178,6 @@ static uint64_t make_big(uint64_t entries)
 
 /* ---- what is counted ------------------------------------------------------------- */
 
-static uint64_t memory_kib(void)
-{
-    g_autofree char *text = NULL;
-    const char *at;
-
-    if (!g_file_get_contents("/proc/self/status", &text, NULL, NULL)) {
-        die("/proc/self/status", "cannot be read");
-    }
-    at = strstr(text, "RssAnon:");
-    return at != NULL ? g_ascii_strtoull(at + strlen("RssAnon:"), NULL, 10) : 0;
-}
-
 /* Everything that a small file needs is in memory after this: threads, buffers. */
 static void warm_up(void)
 {

@@ -59,18 +59,6 @@ static void at_most(const char *when, const char *what, uint64_t got, uint64_t m
            got > most ? "not " : "", shared->results, when, what, got, most);
 }
 
-static uint64_t memory_kib(void)
-{
-    g_autofree char *text = NULL;
-    const char *at;
-
-    if (!g_file_get_contents("/proc/self/status", &text, NULL, NULL)) {
-        die("/proc/self/status", "cannot be read");
-    }
-    at = strstr(text, "RssAnon:");
-    return at != NULL ? g_ascii_strtoull(at + strlen("RssAnon:"), NULL, 10) : 0;
-}
-
 static void volume_open(void)
 {
     g_autoptr(GError) error = NULL;
