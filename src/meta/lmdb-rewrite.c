@@ -448,7 +448,9 @@ static void given_up(VjLmdb *d, int rc) VJ_REQUIRES(&d->lock)
     r->not_before_us = vj_clock_mono_us() + r->pause_us;
     if (rc != r->last_error && rc != -ECANCELED) {
         r->last_error = rc;
-        vj_log_warn("meta lmdb: %s: the file keeps its size for now: %s", d->path,
+        vj_log_warn("meta lmdb: %s: the file keeps its size%s: %s", d->path,
+                    rc == -EBADMSG ? " until fsck.varjfs has repaired it"
+                                   : ", and is written anew later",
                     rc == -EBUSY ? "too much is changed meanwhile" : g_strerror(-rc));
     }
     if (rc == -EBADMSG) {

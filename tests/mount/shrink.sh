@@ -84,13 +84,13 @@ avail_mib=$(($(stat -f -c '%a*%S' "$T/device") >> 20))
 fallocate -l $((avail_mib - 40))M "$T/device/filler"
 rm "$MNT"/bulk*
 varjfsctl sync "$MNT"
-check "without room it is not" wait_for 60 grep -q 'keeps its size for now' "$T/log"
+check "without room it is not" wait_for 60 grep -q 'keeps its size, and is written anew later' "$T/log"
 is "it keeps its size" "$(meta_mib) $(names) $(counter meta_rewrites)" "$full data.mdb 0"
 echo full >"$MNT/full"
 check "writing goes on" sync "$MNT/full"
 rm "$T/device/filler"
 check "it is when there is room again" wait_for 60 was_rewritten 1
-is "it is said once" "$(grep -c 'keeps its size for now' "$T/log")" 1
+is "it is said once" "$(grep -c 'keeps its size, and is written anew later' "$T/log")" 1
 is "its length again" "$(($(meta_mib) < 32)) $(names)" "1 data.mdb"
 umount_varjfs
 fsck_clean "afterwards"
