@@ -393,7 +393,7 @@ static bool is_notice(const struct iovec *iov, int iov_count)
     return head.unique == 0 && head.error == FUSE_NOTIFY_INVAL_INODE;
 }
 
-/* A shell lets it go on by writing to the file, which wakes nobody: so it is looked at. */
+/* A shell lets it go on by writing to the file, which wakes nobody: so it looks there. */
 static void hold_notice(void)
 {
     if (control->notices_held != 0) {
