@@ -416,6 +416,7 @@ def passthroughs():
 class Varjfs(Below):
     """varjfs over a directory; @make, @options: of mkfs.varjfs and of the mount, with "-o"."""
     name = "varjfs"
+    make = ()  # options of mkfs.varjfs for those that say nothing else
 
     def __init__(self, work, name=None, make=(), options=(), preload=None):
         super().__init__(work, name)
@@ -423,7 +424,7 @@ class Varjfs(Below):
         self.options, self.environment = options, dict(os.environ)
         self.environment.update(preload or {})
         self.most_kib = 0
-        run(program("mkfs.varjfs"), *make, self.source)
+        run(program("mkfs.varjfs"), *(make or self.make), self.source)
         self.mount()
 
     def mount(self):
