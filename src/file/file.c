@@ -314,7 +314,7 @@ typedef struct Overlay {
     uint64_t version; /* of the map that it lies on */
     bool has_frozen;  /* or the version behind it */
     bool any_version; /* nothing lies on it: the inode is being dropped */
-    bool dirty, is_final;
+    bool dirty, is_final, has_fragments;
     bool pending; /* changed is later than the record's times */
     struct timespec changed;
     uint32_t times_dropped;
@@ -337,9 +337,17 @@ static bool is_final_locked(const VjFile *f)
            g_atomic_int_get(&f->settings_are_old) == 0;
 }
 
+/* As committed: none where the volume is read-only. */
+static bool has_fragments(VjFileTable *table, uint64_t ino)
+{
+    uint32_t all;
+
+    return table->remapper != NULL && vj_remapper_count(table->remapper, ino, &all) > 0;
+}
+
 static void look(VjFile *f, Overlay *o)
 {
-    *o = (Overlay){0};
+    *o = (Overlay){.has_fragments = has_fragments(f->table, f->ino)};
     vj_mutex_lock(&f->lock);
     o->size = vj_pieces_length(f->active);
     o->version = f->base_version;
@@ -378,6 +386,7 @@ static void lay_over(const Overlay *o, VjInode *out)
 {
     out->dirty = o->dirty;
     out->is_final = o->is_final;
+    out->has_fragments = o->has_fragments;
     if (o->dirty) {
         out->size = o->size;
         out->stored_bytes =
@@ -405,7 +414,12 @@ int vj_file_getattr(VjFileTable *table, uint64_t ino, VjInode *out)
     g_autoptr(VjFile) f = vj_file_find(table, ino);
 
     if (f == NULL) {
-        return vj_file_record(table, ino, out);
+        /* Before the record is read, which may be the one that still has some. */
+        bool before = has_fragments(table, ino);
+        int r = vj_file_record(table, ino, out);
+
+        out->has_fragments = before;
+        return r;
     }
     for (unsigned i = 0; i < VJ_META_RUN_TRIES; i++) {
         Overlay overlay;
@@ -467,7 +481,7 @@ static int records_body(VjTxn *txn, void *opaque)
 void vj_file_getattr_many(VjFileTable *table, const uint64_t *inos, size_t count,
                           VjInode *out, int *results)
 {
-    bool is_open[VJ_FILE_LOOKS_MOST];
+    bool is_open[VJ_FILE_LOOKS_MOST], have_fragments[VJ_FILE_LOOKS_MOST];
     Records all = {
         .inos = inos, .count = count, .is_open = is_open, .out = out, .results = results};
     int r;
@@ -478,8 +492,12 @@ void vj_file_getattr_many(VjFileTable *table, const uint64_t *inos, size_t count
         is_open[i] = g_hash_table_contains(table->files, &inos[i]);
     }
     vj_mutex_unlock(&table->lock);
+    for (size_t i = 0; i < count; i++) {
+        have_fragments[i] = has_fragments(table, inos[i]);
+    }
     r = vj_meta_view(table->meta, records_body, &all);
     for (size_t i = 0; i < count; i++) {
+        out[i].has_fragments = have_fragments[i];
         if (r < 0 || is_open[i]) {
             results[i] = vj_file_getattr(table, inos[i], &out[i]);
         }

@@ -104,6 +104,7 @@ typedef struct VjInode {
     /* in memory alone, of vj_file_getattr: changes wait for write-back, which does not
      * alter what is shown, as far as that may be said now */
     bool dirty, is_final;
+    bool has_fragments; /* likewise: some of it becomes objects, without a change */
 } VjInode;
 
 /* -ENOENT; -EBADMSG when the record's checksum or values are wrong. */

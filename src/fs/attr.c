@@ -31,7 +31,7 @@ void vj_fs_attr(const VjInode *inode, VjAttr *out)
     }
     out->generation = inode->generation;
     out->flags = inode->flags & VJ_INODE_CHATTR;
-    out->may_change = inode->dirty && !inode->is_final;
+    out->may_change = (inode->dirty && !inode->is_final) || inode->has_fragments;
 }
 
 int vj_fs_getattr(VjFs *fs, uint64_t ino, VjAttr *out)

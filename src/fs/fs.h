@@ -46,7 +46,7 @@ typedef struct VjAttr {
     struct timespec btime; /* when it was made */
     uint64_t generation;
     uint32_t flags;  /* VJ_INODE_CHATTR */
-    bool may_change; /* st_blocks, when what was changed is written back */
+    bool may_change; /* st_blocks, by write-back, or as fragments become objects */
 } VjAttr;
 
 /* True when the kernel, or what stands for it in tests, may still name @ino without a

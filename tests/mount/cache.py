@@ -1254,6 +1254,28 @@ def told_blocks_of_what_is_written_back(d):
         os.removexattr(d, "user.varjfs.transform")
 
 
+def stored(path):
+    text = os.getxattr(path, "user.varjfs.status").decode()
+    return int(re.search(r"^stored_size=(\d+)$", text, re.M)[1])
+
+
+@test
+def told_blocks_of_what_becomes_objects_later(d):
+    """Small changes take other space when they have rested, without any request: until then nobody keeps st_blocks."""
+    path = d + "/f"
+    fd = opened(path, pattern(10 * PAGE))
+    os.setxattr(path, "user.varjfs.transform", b"rle")
+    os.fsync(fd)
+    for at in range(4):
+        os.pwrite(fd, b"x" * 2000, at * 8000)
+        os.fsync(fd)
+    before = stored(path)
+    eq(os.fstat(fd).st_blocks, (before + 511) // 512)
+    wait_for(lambda: stored(path) != before, 60)
+    eq(os.fstat(fd).st_blocks, (stored(path) + 511) // 512, before)
+    os.close(fd)
+
+
 def process_state(pid):
     with open("/proc/%d/stat" % pid) as f:
         return f.read().rpartition(") ")[2][0]

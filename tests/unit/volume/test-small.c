@@ -261,6 +261,40 @@ static void a_sync_puts_no_object(void **state)
     done(&x);
 }
 
+static void expect_attributes(Fixture *x, bool has_fragments, uint64_t *stored_bytes)
+{
+    VjInode one, many;
+    int result;
+
+    assert_int_equal(vj_file_getattr(vj_volume_files(x->v), x->ino, &one), 0);
+    vj_file_getattr_many(vj_volume_files(x->v), &x->ino, 1, &many, &result);
+    assert_int_equal(result, 0);
+    assert_false(one.dirty);
+    assert_int_equal(one.has_fragments, has_fragments);
+    assert_int_equal(many.has_fragments, has_fragments);
+    assert_int_equal(one.stored_bytes, many.stored_bytes);
+    *stored_bytes = one.stored_bytes;
+}
+
+/* It takes other space then, without a change: who is shown it is told so. */
+static void what_becomes_objects_is_not_to_be_kept(void **state)
+{
+    uint64_t before, after;
+    Fixture x;
+
+    (void)state;
+    make(&x, "objects=1K", LARGE);
+    expect_attributes(&x, false, &before);
+    for (size_t i = 0; i < 25; i++) {
+        edit_and_sync(&x, i * 5000, 0, 100);
+    }
+    expect_attributes(&x, true, &before);
+    assert_int_equal(vj_file_table_remap(vj_volume_files(x.v)), 0);
+    expect_attributes(&x, false, &after);
+    assert_true(after != before);
+    done(&x);
+}
+
 /* What became objects late is cut as what was written so from the start. */
 static void it_is_cut_as_a_writer_would_have(void **state)
 {
@@ -721,6 +755,7 @@ static void new_files(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_sync_puts_no_object),
     cmocka_unit_test(it_is_cut_as_a_writer_would_have),
+    cmocka_unit_test(what_becomes_objects_is_not_to_be_kept),
     cmocka_unit_test(bounds_hold),
     cmocka_unit_test(a_file_without_a_name_keeps_none_waiting),
     cmocka_unit_test(what_is_dropped_is_counted),
