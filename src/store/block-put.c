@@ -48,6 +48,17 @@ static void untake_blocks(VjBlockStore *b, const VjBlockObject *object)
     vj_mutex_unlock(&b->lock);
 }
 
+/* 0, also where the file system below has no such call. */
+static int set_aside(const VjBlockStore *b, off_t first, off_t bytes)
+{
+    int rc;
+
+    do {
+        rc = fallocate(b->fd, 0, first, bytes) == 0 || errno == EOPNOTSUPP ? 0 : -errno;
+    } while (rc == -EINTR);
+    return rc;
+}
+
 /* What a file has room for is known before it is written: what goes there directly would
  * fail late.  A zone at once; where there is no room for one, each object by itself. */
 static int reserve(VjBlockStore *b, const VjBlockObject *object, uint64_t unbacked)
@@ -56,15 +67,14 @@ static int reserve(VjBlockStore *b, const VjBlockObject *object, uint64_t unback
     off_t own = (off_t)(vj_block_count_of(object->bytes) * VJ_BLOCK_BYTES);
 
     if (unbacked > 0) {
-        if (fallocate(b->fd, 0, first, (off_t)(unbacked * VJ_BLOCK_BYTES)) == 0 ||
-            errno == EOPNOTSUPP) {
+        if (set_aside(b, first, (off_t)(unbacked * VJ_BLOCK_BYTES)) == 0) {
             return 0;
         }
         vj_mutex_lock(&b->lock);
         b->reserves_each = true;
         vj_mutex_unlock(&b->lock);
     }
-    return fallocate(b->fd, 0, first, own) == 0 || errno == EOPNOTSUPP ? 0 : -errno;
+    return set_aside(b, first, own);
 }
 
 /* What is being given back is free, but cannot be used meanwhile. */

@@ -65,6 +65,10 @@ static bool is_over_or_waits(LatePut *late)
 }
 
 static off_t room_below = G_MAXINT64; /* that a file can reserve at once */
+/* So many calls fail with it, of those that set aside or those that give back. */
+static int fallocate_error;
+static bool fallocate_punches;
+static unsigned fallocate_fails, fallocate_failed;
 
 int __real_fallocate64(int fd, int mode, off_t offset, off_t len);
 int __wrap_fallocate64(int fd, int mode, off_t offset, off_t len);
@@ -73,6 +77,12 @@ int __wrap_fallocate64(int fd, int mode, off_t offset, off_t len)
 {
     LatePut *late = late_put;
 
+    if (fallocate_fails > 0 && (mode != 0) == fallocate_punches) {
+        fallocate_fails--;
+        fallocate_failed++;
+        errno = fallocate_error;
+        return -1;
+    }
     if (len > room_below) {
         errno = ENOSPC;
         return -1;
@@ -639,6 +649,68 @@ static void test_what_is_written_directly_has_its_room(void **state)
     expect_text(t, &first);
 }
 
+static void fail_fallocate(int error, bool punches, unsigned times)
+{
+    fallocate_error = error;
+    fallocate_punches = punches;
+    fallocate_fails = times;
+    fallocate_failed = 0;
+}
+
+/* Setting room aside fails: interrupted it is done again, where the file system below has
+ * no such call it is done without, and else the put fails and leaves nothing. */
+static void test_room_that_cannot_be_set_aside(void **state)
+{
+    VjStoreTest *t = *state;
+    VjBlockStore *b = block_of(t);
+    uint8_t bytes[20000] = {0};
+    struct iovec iov = {.iov_base = bytes, .iov_len = sizeof bytes};
+    uint64_t used = b->space.used_count;
+    VjPut first, second, put;
+
+    fail_fallocate(EIO, false, 2); /* of a zone, and of the object itself */
+    assert_int_equal(vj_store_put_unaligned(t->s, 3, &iov, 1, &put), -EIO);
+    assert_int_equal(fallocate_failed, 2);
+    assert_int_equal(b->space.used_count, used);
+    fail_fallocate(EINTR, false, 3);
+    first = put_text(t, 1, 20000);
+    assert_int_equal(fallocate_failed, 3);
+    fail_fallocate(EOPNOTSUPP, false, 1);
+    second = put_text(t, 2, 20000);
+    assert_int_equal(fallocate_failed, 1);
+    assert_int_equal(vj_store_flush(t->s), 0);
+    expect_text(t, &first);
+    expect_text(t, &second);
+}
+
+/* What cannot be given back is used again, and nothing more is tried. */
+static void test_what_cannot_be_given_back_is_used_again(void **state)
+{
+    enum { LEN = 8 << 20, COUNT = 23, IN_FIRST_ZONE = 7 };
+    VjStoreTest *t = *state;
+    VjPut puts[COUNT];
+
+    for (unsigned i = 0; i < COUNT; i++) {
+        puts[i] = put_text(t, i, LEN);
+    }
+    assert_int_equal(vj_store_flush(t->s), 0);
+    for (unsigned i = IN_FIRST_ZONE; i < COUNT; i++) {
+        assert_int_equal(vj_store_remove(t->s, i, puts[i].loc), 0);
+    }
+    fail_fallocate(EIO, true, 100);
+    assert_int_equal(vj_store_flush_removes(t->s), 0);
+    assert_int_equal(fallocate_failed, 1);
+    for (unsigned i = IN_FIRST_ZONE; i < COUNT; i++) {
+        puts[i] = put_text(t, COUNT + i, LEN);
+    }
+    assert_int_equal(vj_store_flush(t->s), 0);
+    assert_int_equal(fallocate_failed, 1);
+    fail_fallocate(0, false, 0);
+    for (unsigned i = 0; i < COUNT; i++) {
+        expect_text(t, &puts[i]);
+    }
+}
+
 static void test_a_put_waits_for_what_is_being_given_back(void **state)
 {
     enum { LEN = 8 << 20, COUNT = 15, IN_FIRST_ZONE = 7 };
@@ -860,6 +932,9 @@ int main(void)
         ON(test_what_is_empty_is_given_back_at_the_end, cached),
         ON(test_full, small),
         ON(test_what_is_written_directly_has_its_room, direct),
+        ON(test_room_that_cannot_be_set_aside, direct),
+        ON(test_what_cannot_be_given_back_is_used_again, cached),
+        ON(test_what_cannot_be_given_back_is_used_again, direct),
         ON(test_a_put_waits_for_what_is_being_given_back, two_zones),
         ON(test_a_flush_syncs_once_for_what_is_new, cached),
         ON(test_a_flush_syncs_once_for_what_is_new, direct),
