@@ -166,6 +166,8 @@ typedef struct VjEngineLog {
  * use, and the bytes that the device got back. */
 typedef struct VjEngineRewrites {
     uint64_t times, freed_bytes;
+    /* Files that could not be overwritten yet, and those that went so. */
+    uint64_t erasures_waiting, erasures_given_up;
 } VjEngineRewrites;
 
 /* One state of an engine, for reading.  Begins the engine's own structure. */

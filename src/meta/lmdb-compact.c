@@ -47,7 +47,7 @@ static int walk(VjLmdb *d, int fd, const char *name, uint64_t *entries)
 {
     g_autofree char *path = g_strdup_printf("%s/%s", d->path, name);
     VjLmdbWalk w;
-    int rc = vj_lmdb_walk(fd, UINT64_MAX, log_flaw, path, &w);
+    int rc = vj_lmdb_walk(fd, UINT64_MAX, log_flaw, NULL, path, &w);
 
     *entries = w.entries;
     if (rc == 0 && w.flaws > 0) {

@@ -48,7 +48,7 @@ int vj_lmdb_copy_step(VjLmdbCopy *c) G_GNUC_WARN_UNUSED_RESULT;
  * along, the number of keys is compared, and the shape of the file is looked at.
  */
 int vj_lmdb_copy_finish(VjLmdbCopy *c) G_GNUC_WARN_UNUSED_RESULT;
-/* Reads the file without believing it.  -EBADMSG. */
+/* Reads the file without believing it.  -EBADMSG; what vj_lmdb_rewrite_must_end says. */
 int vj_lmdb_copy_examine(VjLmdbCopy *c) G_GNUC_WARN_UNUSED_RESULT;
 /* LMDB knows it no more; the file stays. */
 void vj_lmdb_copy_close(VjLmdbCopy *c);

@@ -486,6 +486,11 @@ int vj_lmdb_copy_finish(VjLmdbCopy *c)
     return rc;
 }
 
+static int must_end(void *opaque)
+{
+    return vj_lmdb_rewrite_must_end(opaque);
+}
+
 static void log_flaw(void *opaque, const char *text)
 {
     const VjLmdb *d = opaque;
@@ -496,7 +501,7 @@ static void log_flaw(void *opaque, const char *text)
 int vj_lmdb_copy_examine(VjLmdbCopy *c)
 {
     VjLmdbWalk w;
-    int rc = vj_lmdb_walk(c->fd, UINT64_MAX, log_flaw, c->d, &w);
+    int rc = vj_lmdb_walk(c->fd, UINT64_MAX, log_flaw, must_end, c->d, &w);
 
     if (rc == 0 && w.flaws > 0) {
         rc = -EBADMSG;

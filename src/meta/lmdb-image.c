@@ -87,8 +87,9 @@ int vj_lmdb_examine(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opa
     }
     /* The walk reads here and there: have it all on its way. */
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
-    rc = own >= 0 && say != NULL ? vj_lmdb_walk(fd, UINT64_MAX, say_of_file, &of, &w)
-                                 : vj_lmdb_walk(fd, UINT64_MAX, say, opaque, &w);
+    rc = own >= 0 && say != NULL
+             ? vj_lmdb_walk(fd, UINT64_MAX, say_of_file, NULL, &of, &w)
+             : vj_lmdb_walk(fd, UINT64_MAX, say, NULL, opaque, &w);
     exam_of(&w, out);
     vj_lmdb_walk_clear(&w);
     return rc == 0 && own >= 0 && out->flaws == 0
@@ -98,8 +99,10 @@ int vj_lmdb_examine(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opa
 
 /* ---- save -------------------------------------------------------------------------- */
 
-static int must_end(VjLmdb *d)
+/* Of a save. */
+static int must_end(void *opaque)
 {
+    VjLmdb *d = opaque;
     int rc;
 
     vj_mutex_lock(&d->lock);
@@ -108,18 +111,29 @@ static int must_end(VjLmdb *d)
     return rc;
 }
 
-/* Pages from now on stay until save_end. */
-static int save_begin(VjLmdb *d)
+/* Of the examination before the file is written anew. */
+static int check_must_end(void *opaque)
+{
+    int rc = vj_lmdb_rewrite_must_end(opaque);
+
+    return rc < 0 ? rc : must_end(opaque) < 0 ? -ECANCELED : 0;
+}
+
+/* Pages from now on stay until save_end.  @is_check: before the file is written anew. */
+static int save_begin(VjLmdb *d, bool is_check)
 {
     MDB_envinfo info;
-    int rc;
+    int rc = 0;
 
     vj_mutex_lock(&d->lock);
-    while (d->saving || d->exchanging) {
+    while ((!is_check || (rc = vj_lmdb_rewrite_may_go_on(d)) == 0) &&
+           (d->saving || d->exchanging)) {
         vj_cond_wait(&d->changed, &d->lock);
     }
-    rc = g_atomic_int_get(&d->broken) != 0 || g_atomic_int_get(&d->reopening) != 0 ? -EIO
-                                                                                   : 0;
+    if (rc == 0 &&
+        (g_atomic_int_get(&d->broken) != 0 || g_atomic_int_get(&d->reopening) != 0)) {
+        rc = -EIO;
+    }
     if (rc == 0 && mdb_env_info(d->env, &info) != 0) {
         rc = -EIO;
     }
@@ -159,7 +173,7 @@ static void log_flaw(void *opaque, const char *text)
 }
 
 /* Every page that the save's transaction sees, once it has been renewed. */
-static int snapshot(VjLmdb *d, VjLmdbWalk *w)
+static int snapshot(VjLmdb *d, VjLmdbWalkAsk *ask, VjLmdbWalk *w)
 {
     int rc = -ESTALE;
 
@@ -171,7 +185,7 @@ static int snapshot(VjLmdb *d, VjLmdbWalk *w)
         if (rc != 0) {
             return vj_lmdb_errno(d, rc, "mdb_txn_renew");
         }
-        rc = vj_lmdb_walk(d->fd, mdb_txn_id(d->save_txn), log_flaw, d, w);
+        rc = vj_lmdb_walk(d->fd, mdb_txn_id(d->save_txn), log_flaw, ask, d, w);
     }
     if (rc == 0 && w->flaws > 0) {
         rc = -EBADMSG;
@@ -249,12 +263,12 @@ static int copy_pages(VjLmdb *d, const VjLmdbWalk *w, int fd)
 int vj_lmdb_check(VjLmdb *d)
 {
     VjLmdbWalk w = {0};
-    int rc = save_begin(d);
+    int rc = save_begin(d, true);
 
     if (rc < 0) {
         return rc;
     }
-    rc = snapshot(d, &w);
+    rc = snapshot(d, check_must_end, &w);
     mdb_txn_reset(d->save_txn);
     vj_lmdb_walk_clear(&w);
     save_end(d);
@@ -265,13 +279,13 @@ int vj_lmdb_save(VjEngine *e, int fd, VjMetaSaved *out)
 {
     VjLmdb *d = (VjLmdb *)e;
     VjLmdbWalk w = {0};
-    int rc = save_begin(d);
+    int rc = save_begin(d, false);
 
     *out = (VjMetaSaved){0};
     if (rc < 0) {
         return rc;
     }
-    rc = snapshot(d, &w);
+    rc = snapshot(d, must_end, &w);
     if (rc == 0) {
         out->bytes = w.end_page * w.page_bytes;
         out->used_bytes = w.used_pages * w.page_bytes;

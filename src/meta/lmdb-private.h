@@ -49,6 +49,11 @@
 /* How long a new snapshot waits while LMDB opens its file again. */
 #define VJ_LMDB_REOPEN_WAIT_US (2 * VJ_LMDB_SNAPSHOTS_WAIT_US)
 
+/* How long the readers of an open file are made to wait for those of before, so that
+ * another file can take its place; and how long they go on between two tries. */
+#define VJ_LMDB_HOLD_US ((int64_t)50 * 1000)
+#define VJ_LMDB_HOLD_PAUSE_US ((int64_t)100 * 1000)
+
 /* The shape of one B+tree of the file. */
 typedef struct VjLmdbTree {
     uint64_t depth, branch_pages, leaf_pages, run_pages;
@@ -81,6 +86,7 @@ struct VjLmdbSnapshot {
 /* Of lmdb-rewrite.c. */
 typedef struct VjLmdbRewrite {
     int64_t erase_us; /* never changes: what was removed is overwritten then; 0: not */
+    int64_t hold_us, hold_pause_us; /* VJ_LMDB_HOLD_US, …; shorter in tests */
     /* guarded by VjLmdb.lock: */
     int64_t changed_since_us; /* the first change that no copy covers; 0: there is none */
     int64_t wait_us;          /* how long most of the file has to be free; 0: never */
@@ -92,6 +98,10 @@ typedef struct VjLmdbRewrite {
     int last_error;       /* that was logged */
     uint64_t times;       /* that the file was written anew, */
     uint64_t freed_bytes; /* and what the device got back by it */
+    /* Of VJ_LMDB_OLD_FILE: */
+    unsigned erase_tries;  /* that failed; 0: there is none, or it waits for the first */
+    int64_t erase_next_us; /* the next one is not before this */
+    uint64_t erasures_given_up; /* files that went as they were */
     /* made by apply, under lock; joined when no apply runs any more: */
     GThread *thread;
 } VjLmdbRewrite;
@@ -302,7 +312,8 @@ bool vj_lmdb_restore(const VjMetaPlace *place, int fd, uint64_t bytes, const cha
 /* The meta pages of a file that holds this one commit.  @pages: room for them, of
  * zeroes. */
 void vj_lmdb_metas_encode(const VjLmdbWalk *w, uint8_t *pages);
-/* Whether the pages of the last commit are sound.  0; -EBADMSG, -EIO, -ENOMEM. */
+/* Whether the pages of the last commit are sound, before the file is written anew.  0;
+ * -EBADMSG, -EIO, -ENOMEM; what vj_lmdb_rewrite_must_end says, -ECANCELED. */
 int vj_lmdb_check(VjLmdb *d);
 /* When a save runs: ends it and waits for that, so that its pages become free. */
 void vj_lmdb_save_yield(VjLmdb *d);
@@ -338,6 +349,9 @@ uint64_t vj_lmdb_used_pages(const VjLmdbFile *file);
 bool vj_lmdb_is_mostly_free(const VjLmdb *d, const VjLmdbFile *file);
 /* By apply, when the shape of the file is known anew. */
 void vj_lmdb_rewrite_look(VjLmdb *d, bool changed) VJ_REQUIRES(&d->lock);
+/* 0, or why what is being done is to be given up; the second without locks. */
+int vj_lmdb_rewrite_may_go_on(VjLmdb *d) VJ_REQUIRES(&d->lock);
+int vj_lmdb_rewrite_must_end(VjLmdb *d);
 /* Before close: no apply comes any more. */
 void vj_lmdb_rewrite_stop(VjLmdb *d);
 /* After that, where nobody reads: what was removed is not to be left behind. */
@@ -346,9 +360,24 @@ void vj_lmdb_rewritten(VjEngine *e, VjEngineRewrites *out);
 
 /* ---- lmdb-erase.c ---------------------------------------------------------------- */
 
-/* Overwrites the file @name beside the engine's, and removes it; a failure is logged, and
- * leaves it to the next open. */
-void vj_lmdb_erase_file(const VjLmdb *d, const char *name);
+/*
+ * Tries of a file that cannot be overwritten, with pauses that double: about nine
+ * minutes.  Then it goes with its bytes, so that neither space nor the next file waits
+ * for ever.
+ */
+#define VJ_LMDB_ERASE_TRIES_MAX 10u
+#define VJ_LMDB_ERASE_PAUSE_FIRST_US ((int64_t)1000 * 1000)
+
+/*
+ * vj_lmdb_erase_file - overwrite the file @name beside the engine's, and remove it
+ *
+ * What cannot be overwritten becomes VJ_LMDB_OLD_FILE, if there is none, and is tried
+ * again: by the thread that writes the file anew, at close, by the next open.
+ * Threads   one at a time: setup, that thread, close      Locks   none
+ */
+void vj_lmdb_erase_file(VjLmdb *d, const char *name);
+/* VJ_LMDB_OLD_FILE could not be overwritten and is still there. */
+bool vj_lmdb_erase_is_left(VjLmdb *d);
 
 /* Tests; @e is the engine itself.  Set the hook before the first commit. */
 /* Writes the file anew, whatever is free; waits until that is done or given up. */

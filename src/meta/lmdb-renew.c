@@ -185,7 +185,7 @@ static int renew_file(VjLmdb *d, uint64_t pages)
 {
     Renewal r = {.d = d};
     void *room = NULL;
-    int rc = vj_lmdb_walk(d->fd, d->good_commit, log_flaw, d, &r.walk);
+    int rc = vj_lmdb_walk(d->fd, d->good_commit, log_flaw, NULL, d, &r.walk);
 
     if (rc == 0 && r.walk.flaws > 0) {
         rc = -EBADMSG;

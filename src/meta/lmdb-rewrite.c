@@ -15,7 +15,7 @@
  *    opens the new file.  No I/O waits for a device here;
  * 5. fsync of the directory; then applies go on.
  *
- * Readers so wait for the readers of before, HOLD_US at most, and for an open.  A commit
+ * Readers so wait for the readers of before, VJ_LMDB_HOLD_US at most, and for an open.  A commit
  * waits as they do if it needs room; a flush that the log takes waits for nothing.  The
  * applier waits for 3 to 5, in which at most VJ_LMDB_NOTES_LAST of keys are copied; what
  * is committed meanwhile is in memory and in the log.
@@ -41,11 +41,8 @@
 #define ROOM_LEFT_BYTES (64 * VJ_MIB)
 /* Steps behind the last key before it is given up. */
 #define STEPS_BEHIND_MAX 64u
-/* How long readers are made to wait for those of before, how often, and how long they go
- * on between two tries. */
-#define HOLD_US ((int64_t)50 * 1000)
+/* How often readers are made to wait for those of before. */
 #define HOLD_TRIES_MAX 64u
-#define HOLD_PAUSE_US ((int64_t)100 * 1000)
 /* After one that was given up as long as `shrink=` says, this at least, and doubled each
  * time. */
 #define PAUSE_FIRST_US ((int64_t)1 * G_USEC_PER_SEC)
@@ -92,8 +89,16 @@ static int64_t due_us(const VjLmdb *d)
     }
     if (r->erase_us != 0 && r->changed_since_us != 0) {
         due = MIN(due, r->changed_since_us + r->erase_us);
+        /* The old file has no other name until the one before has gone. */
+        due = r->erase_tries > 0 ? MAX(due, r->erase_next_us) : due;
     }
     return due == INT64_MAX ? due : MAX(due, r->not_before_us);
+}
+
+/* The file that could not be overwritten. */
+static int64_t erase_due_us(const VjLmdb *d)
+{
+    return d->rewrite.erase_tries > 0 ? d->rewrite.erase_next_us : INT64_MAX;
 }
 
 static gpointer rewrite_main(gpointer opaque);
@@ -117,6 +122,9 @@ static void look_at_changes(VjLmdb *d, bool changed) VJ_REQUIRES(&d->lock)
             vj_cond_broadcast(&d->changed);
         }
     }
+    if (r->erase_tries > 0) { /* what the open could not overwrite */
+        (void)start_thread(d);
+    }
 }
 
 void vj_lmdb_rewrite_look(VjLmdb *d, bool changed)
@@ -137,8 +145,7 @@ void vj_lmdb_rewrite_look(VjLmdb *d, bool changed)
     vj_cond_broadcast(&d->changed);
 }
 
-/* 0, or why it is to be given up. */
-static int may_go_on(VjLmdb *d)
+int vj_lmdb_rewrite_may_go_on(VjLmdb *d)
 {
     const VjLmdbRewrite *r = &d->rewrite;
 
@@ -146,15 +153,15 @@ static int may_go_on(VjLmdb *d)
     if (r->stopping || d->suspect || g_atomic_int_get(&d->broken) != 0) {
         return -ECANCELED;
     }
-    return r->yields ? -ENOSPC : d->notes_error;
+    return r->yields ? -ENOSPC : d->notes != NULL ? d->notes_error : 0;
 }
 
-static int must_end(VjLmdb *d)
+int vj_lmdb_rewrite_must_end(VjLmdb *d)
 {
     int rc;
 
     vj_mutex_lock(&d->lock);
-    rc = may_go_on(d);
+    rc = vj_lmdb_rewrite_may_go_on(d);
     vj_mutex_unlock(&d->lock);
     return rc;
 }
@@ -184,7 +191,7 @@ static uint64_t notes_bytes(VjLmdb *d)
 
 static int next_step(VjLmdb *d, VjLmdbCopy *c)
 {
-    int rc = must_end(d);
+    int rc = vj_lmdb_rewrite_must_end(d);
 
     if (rc == 0) {
         rc = check_room(d, 0);
@@ -218,16 +225,39 @@ static int copy_all(VjLmdb *d, VjLmdbCopy *c)
 
 /* ---- The exchange ------------------------------------------------------------------ */
 
-/* Applies and saves wait from now on.  -EAGAIN: there are too many notes again. */
+/* While a save runs, which may take as long as all of the file does, the copy follows
+ * what is applied: else more would be noted than is kept, and the copy lost. */
+static int follow_through_save(VjLmdb *d, VjLmdbCopy *c)
+{
+    bool is_saving = true;
+    int rc = 0;
+
+    while (rc == 0 && is_saving) {
+        rc = catch_up(d, c);
+        vj_mutex_lock(&d->lock);
+        while (rc == 0 && d->saving && d->notes->len <= VJ_LMDB_NOTES_LAST) {
+            vj_cond_wait(&d->changed, &d->lock); /* an apply, the save, … ended */
+            rc = vj_lmdb_rewrite_may_go_on(d);
+        }
+        is_saving = d->saving;
+        vj_mutex_unlock(&d->lock);
+    }
+    return rc;
+}
+
+/* Applies and saves wait from now on.  -EAGAIN: there are too many notes again, or a
+ * save. */
 static int shut_out_applies(VjLmdb *d)
 {
     int rc;
 
     vj_mutex_lock(&d->lock);
-    while ((rc = may_go_on(d)) == 0 && (d->applying || d->saving)) {
+    while ((rc = vj_lmdb_rewrite_may_go_on(d)) == 0 && d->applying) {
         vj_cond_wait(&d->changed, &d->lock);
     }
-    if (rc == 0) {
+    if (rc == 0 && d->saving) {
+        rc = -EAGAIN;
+    } else if (rc == 0) {
         rc = d->notes->len > VJ_LMDB_NOTES_LAST ? -EAGAIN : 0;
         d->exchanging = rc == 0;
     }
@@ -281,7 +311,7 @@ static int exchange(VjLmdb *d, VjLmdbCopy *c, uint64_t pages)
     int rc = -EAGAIN;
 
     vj_mutex_lock(&d->lock);
-    if (vj_lmdb_hold(d, HOLD_US)) {
+    if (vj_lmdb_hold(d, d->rewrite.hold_us)) {
         if (!d->claiming && vj_lmdb_space_suffices(d, &c->file, pages)) {
             d->claims_wait = true;
             vj_mutex_unlock(&d->lock);
@@ -312,7 +342,7 @@ static void sync_name(VjLmdb *d)
 static int finish(VjLmdb *d, VjLmdbCopy *c)
 {
     uint64_t pages = 0;
-    int rc = catch_up(d, c);
+    int rc = follow_through_save(d, c);
 
     if (rc == 0) {
         rc = shut_out_applies(d);
@@ -339,10 +369,11 @@ static int finish(VjLmdb *d, VjLmdbCopy *c)
 
 static void pause_between_tries(VjLmdb *d)
 {
-    int64_t until_us = vj_clock_mono_us() + HOLD_PAUSE_US;
+    int64_t until_us = vj_clock_mono_us() + d->rewrite.hold_pause_us;
 
     vj_mutex_lock(&d->lock);
-    while (may_go_on(d) == 0 && vj_cond_wait_until(&d->changed, &d->lock, until_us)) {
+    while (vj_lmdb_rewrite_may_go_on(d) == 0 &&
+           vj_cond_wait_until(&d->changed, &d->lock, until_us)) {
     }
     vj_mutex_unlock(&d->lock);
 }
@@ -404,6 +435,9 @@ static int rewrite(VjLmdb *d, uint64_t used_bytes, uint64_t *freed)
     }
     if (d->rewrite.erase_us != 0) {
         vj_lmdb_erase_file(d, VJ_LMDB_OLD_FILE); /* of a failure */
+        if (vj_lmdb_erase_is_left(d)) {
+            return -EEXIST;
+        }
     }
     rc = vj_lmdb_check(d);
     if (rc < 0) {
@@ -439,6 +473,13 @@ static void rewritten(VjLmdb *d, uint64_t freed) VJ_REQUIRES(&d->lock)
                 d->path, freed / 1024);
 }
 
+static const char *reason(int rc)
+{
+    return rc == -EBUSY    ? "too much is changed or read meanwhile"
+           : rc == -EEXIST ? VJ_LMDB_OLD_FILE " is there still"
+                           : g_strerror(-rc);
+}
+
 static void given_up(VjLmdb *d, int rc) VJ_REQUIRES(&d->lock)
 {
     VjLmdbRewrite *r = &d->rewrite;
@@ -451,7 +492,7 @@ static void given_up(VjLmdb *d, int rc) VJ_REQUIRES(&d->lock)
         vj_log_warn("meta lmdb: %s: the file keeps its size%s: %s", d->path,
                     rc == -EBADMSG ? " until fsck.varjfs has repaired it"
                                    : ", and is written anew later",
-                    rc == -EBUSY ? "too much is changed meanwhile" : g_strerror(-rc));
+                    reason(rc));
     }
     if (rc == -EBADMSG) {
         r->wait_us = 0; /* fsck.varjfs is needed first */
@@ -488,10 +529,14 @@ static gpointer rewrite_main(gpointer opaque)
 
     vj_mutex_lock(&d->lock);
     while (!d->rewrite.stopping) {
-        int64_t until_us = due_us(d);
+        int64_t until_us = MIN(due_us(d), erase_due_us(d));
 
-        if (until_us <= vj_clock_mono_us()) {
+        if (due_us(d) <= vj_clock_mono_us()) {
             rewrite_now(d);
+        } else if (until_us <= vj_clock_mono_us()) {
+            vj_mutex_unlock(&d->lock);
+            vj_lmdb_erase_file(d, VJ_LMDB_OLD_FILE);
+            vj_mutex_lock(&d->lock);
         } else if (until_us < INT64_MAX) {
             (void)vj_cond_wait_until(&d->changed, &d->lock, until_us);
         } else {
@@ -533,7 +578,9 @@ void vj_lmdb_rewritten(VjEngine *e, VjEngineRewrites *out)
 
     vj_mutex_lock(&d->lock);
     *out = (VjEngineRewrites){.times = d->rewrite.times,
-                              .freed_bytes = d->rewrite.freed_bytes};
+                              .freed_bytes = d->rewrite.freed_bytes,
+                              .erasures_waiting = d->rewrite.erase_tries > 0,
+                              .erasures_given_up = d->rewrite.erasures_given_up};
     vj_mutex_unlock(&d->lock);
 }
 

@@ -48,6 +48,7 @@ typedef struct Walk {
     int fd;
     VjLmdbWalk *out;
     VjMetaFlaw *say;
+    VjLmdbWalkAsk *ask;
     void *opaque;
     uint64_t file_bytes;
     uint8_t *is_free; /* a bit for each page */
@@ -467,9 +468,10 @@ static int walk_page(Walk *w, Tree *t, uint64_t number, unsigned level, uint64_t
                      const Range *range)
 {
     Page p;
-    int rc = 0;
+    int rc = w->ask != NULL ? w->ask(w->opaque) : 0;
 
-    if (!read_page(w, number, level, from, &p, &rc) || !check_order(w, t, &p, range)) {
+    if (rc < 0 || !read_page(w, number, level, from, &p, &rc) ||
+        !check_order(w, t, &p, range)) {
         return rc;
     }
     if (level == 1) {
@@ -728,9 +730,10 @@ static int walk_file(Walk *w, uint64_t commit)
     return rc;
 }
 
-int vj_lmdb_walk(int fd, uint64_t commit, VjMetaFlaw *say, void *opaque, VjLmdbWalk *out)
+int vj_lmdb_walk(int fd, uint64_t commit, VjMetaFlaw *say, VjLmdbWalkAsk *ask,
+                 void *opaque, VjLmdbWalk *out)
 {
-    Walk w = {.fd = fd, .out = out, .say = say, .opaque = opaque};
+    Walk w = {.fd = fd, .out = out, .say = say, .ask = ask, .opaque = opaque};
     int rc;
 
     memset(out, 0, sizeof *out);

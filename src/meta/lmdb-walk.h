@@ -25,6 +25,9 @@ typedef struct VjLmdbWalk {
     uint8_t *used; /* a bit for each page below end_page; owned */
 } VjLmdbWalk;
 
+/* Whether to go on, asked before each page.  0, or what the walk returns then. */
+typedef int VjLmdbWalkAsk(void *opaque);
+
 /*
  * vj_lmdb_walk - follow every page that a commit refers to, and compare what is there
  *
@@ -33,12 +36,13 @@ typedef struct VjLmdbWalk {
  * @commit    which one; UINT64_MAX: the last
  * @say       is called for each flaw, up to VJ_LMDB_FLAWS_LISTED; NULL: flaws are only
  *            counted
+ * @ask       NULL: it goes on to the end
  * Returns    0, also when there are flaws; -EIO the device; -ENOMEM; -ESTALE the file has
- *            no meta record of @commit (any more)
+ *            no meta record of @commit (any more); what @ask said
  * Threads    any; beside an LMDB that writes, while a reader of @commit pins it
  */
-int vj_lmdb_walk(int fd, uint64_t commit, VjMetaFlaw *say, void *opaque,
-                 VjLmdbWalk *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_lmdb_walk(int fd, uint64_t commit, VjMetaFlaw *say, VjLmdbWalkAsk *ask,
+                 void *opaque, VjLmdbWalk *out) G_GNUC_WARN_UNUSED_RESULT;
 void vj_lmdb_walk_clear(VjLmdbWalk *w);
 
 /* Bit @page of @bits. */

@@ -192,6 +192,8 @@ static bool lmdb_open(VjEngine *e, const VjMetaPlace *place, const VjOpts *opts,
     d->redo_bytes = vj_opts_number(opts, "redo");
     d->reserve_bytes = vj_opts_number(opts, "reserve");
     d->rewrite.erase_us = (int64_t)vj_opts_number(opts, "erase") * G_USEC_PER_SEC;
+    d->rewrite.hold_us = VJ_LMDB_HOLD_US;
+    d->rewrite.hold_pause_us = VJ_LMDB_HOLD_PAUSE_US;
     d->rewrite.wait_us = (int64_t)vj_opts_number(opts, "shrink") * G_USEC_PER_SEC;
     vj_mutex_init(&d->lock, VJ_RANK_META_ENGINE, "meta lmdb");
     vj_cond_init(&d->changed);

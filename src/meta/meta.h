@@ -107,6 +107,8 @@ typedef struct VjMetaLogStats {
     uint64_t replayed;                 /* records found when it was opened */
     /* The file was written anew while it was in use, and the device got so much back. */
     uint64_t rewrites, freed_bytes;
+    /* Files of it that could not be overwritten yet, and those that went so. */
+    uint64_t erasures_waiting, erasures_given_up;
 } VjMetaLogStats;
 
 /*

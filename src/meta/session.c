@@ -310,6 +310,8 @@ static void session_log_stats(VjMeta *m, VjMetaLogStats *out)
     vj_engine_rewritten(s->engine, &rewrites);
     out->rewrites = rewrites.times;
     out->freed_bytes = rewrites.freed_bytes;
+    out->erasures_waiting = rewrites.erasures_waiting;
+    out->erasures_given_up = rewrites.erasures_given_up;
 }
 
 const VjMetaOps vj_session_ops = {

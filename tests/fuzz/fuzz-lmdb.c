@@ -89,7 +89,7 @@ static void begin(void)
     g_assert(g_file_get_contents(file_path, &text, &len, NULL));
     sound = g_byte_array_new_take((guint8 *)text, len);
     fd = open(file_path, O_RDONLY | O_CLOEXEC);
-    g_assert(fd >= 0 && vj_lmdb_walk(fd, UINT64_MAX, NULL, NULL, &w) == 0);
+    g_assert(fd >= 0 && vj_lmdb_walk(fd, UINT64_MAX, NULL, NULL, NULL, &w) == 0);
     g_assert(w.flaws == 0 && w.entries > 300);
     page_bytes = w.page_bytes;
     page_count = MIN(w.end_page, len / page_bytes);
@@ -157,7 +157,7 @@ static bool is_sound(const uint8_t *bytes, size_t len, uint64_t *entries)
     int r;
 
     g_assert(fd >= 0 && vj_fd_write_all(fd, bytes, len) == 0);
-    r = vj_lmdb_walk(fd, UINT64_MAX, expect_flaw_line, NULL, &w);
+    r = vj_lmdb_walk(fd, UINT64_MAX, expect_flaw_line, NULL, NULL, &w);
     g_assert(r == 0);
     good = w.flaws == 0;
     *entries = w.entries;

@@ -4,7 +4,7 @@
  *
  * fdatasync, fsync, pwrite, writev and renameat are defined here, so that liblmdb finds
  * these and not libc's: they call a hook at the syncs of the copy, fail calls, and end
- * the process at any of them.  fallocate waits where a test says so.
+ * the process at any of them.  fallocate waits where a test says so; pread is counted.
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -14,8 +14,9 @@
 #include <sys/wait.h>
 
 #include "meta-fixture.h"
+#include "meta/lmdb-copy-private.h"
 
-enum { NONE, FAIL_WRITE, FAIL_RENAME, FAIL_DIRECTORY };
+enum { NONE, FAIL_WRITE, FAIL_RENAME, FAIL_DIRECTORY, FAIL_ERASE };
 
 /* Set while no rewrite runs. */
 static Fixture *fixture;
@@ -25,14 +26,32 @@ static gint failing, failed;
 /* The process ends at the call with this number; 0: never.  Counted while it is armed. */
 static gint end_at, calls, armed;
 
-static bool is_copy(int fd)
+static bool is_named(int fd, const char *name)
 {
-    struct stat st, copy;
+    struct stat st, named;
 
     return fixture != NULL && fstat(fd, &st) == 0 &&
-           fstatat(fixture->dir_fd, VJ_LMDB_COPY_FILE, &copy, AT_SYMLINK_NOFOLLOW) == 0 &&
-           st.st_ino == copy.st_ino;
+           fstatat(fixture->dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           st.st_ino == named.st_ino;
 }
+
+static bool is_copy(int fd)
+{
+    return is_named(fd, VJ_LMDB_COPY_FILE);
+}
+
+/* One that was opened to overwrite the file. */
+static bool overwrites(int fd)
+{
+    return (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY &&
+           (is_named(fd, VJ_LMDB_OLD_FILE) || is_copy(fd));
+}
+
+/* Pages of this file that the walk reads: the first calls at_read, the others are
+ * counted. */
+static const char *read_name;
+static void (*at_read)(void);
+static gint reads_after;
 
 /* Of the file that is in use; and of the copy when it is whole: each try to put it in
  * place. */
@@ -98,6 +117,9 @@ int fdatasync(int fd)
     if (at_sync != NULL && is_copy(fd)) {
         at_sync(syncs++);
     }
+    if (overwrites(fd) && fails(FAIL_ERASE, EIO)) {
+        return -1;
+    }
     return (int)syscall(SYS_fdatasync, fd);
 }
 
@@ -121,7 +143,23 @@ int fallocate(int fd, int mode, off_t offset, off_t len)
     return (int)syscall(SYS_fallocate, fd, mode, offset, len);
 }
 
-/* By this name even where 64-bit offsets make the headers rename it. */
+/* By these names even where 64-bit offsets make the headers rename them. */
+ssize_t device_pread(int fd, void *dst, size_t len, off_t offset) __asm__("pread64");
+ssize_t device_pread(int fd, void *dst, size_t len, off_t offset)
+{
+    if (read_name != NULL && len >= VJ_LMDB_PAGE_BYTES_MIN && is_named(fd, read_name)) {
+        if (at_read != NULL) {
+            void (*now)(void) = at_read;
+
+            at_read = NULL;
+            now();
+        } else {
+            g_atomic_int_inc(&reads_after);
+        }
+    }
+    return (ssize_t)syscall(SYS_pread64, fd, dst, len, offset);
+}
+
 ssize_t device_pwrite(int fd, const void *src, size_t len,
                       off_t offset) __asm__("pwrite");
 ssize_t device_pwrite(int fd, const void *src, size_t len, off_t offset)
@@ -706,6 +744,364 @@ static void test_waits_for_no_claim(void **state)
     vj_mutex_clear(&here.lock);
 }
 
+/* ---- what it gives up for ---------------------------------------------------------- */
+
+static VjLmdb *lmdb_of(const Fixture *f)
+{
+    return (VjLmdb *)fixture_engine(f);
+}
+
+static int last_error(const Fixture *f)
+{
+    VjLmdb *d = lmdb_of(f);
+    int rc;
+
+    vj_mutex_lock(&d->lock);
+    rc = d->rewrite.last_error;
+    vj_mutex_unlock(&d->lock);
+    return rc;
+}
+
+#define LONG_KEYS 200u
+
+typedef struct LongPut {
+    VjSpace space;
+    uint64_t first;
+} LongPut;
+
+/* Long keys, as what is noted of a change is its key. */
+static int long_body(VjTxn *txn, void *opaque)
+{
+    const LongPut *p = opaque;
+    uint8_t key[VJ_META_KEY_MAX] = {0};
+    int rc = 0;
+
+    for (uint64_t i = 0; rc == 0 && i < LONG_KEYS; i++) {
+        vj_be64_set(key, p->first + i);
+        rc = vj_txn_put(txn, p->space, vj_slice(key, sizeof key), vj_slice(key, 8));
+    }
+    return rc;
+}
+
+/* More than may be left for the exchange; at a time when none is copied, of a space that
+ * has been. */
+static void put_long_keys(const Fixture *f, uint64_t round)
+{
+    LongPut p = {.space = VJ_SPACE_INODE, .first = round * LONG_KEYS};
+
+    G_STATIC_ASSERT(LONG_KEYS * VJ_META_KEY_MAX > VJ_LMDB_NOTES_LAST);
+    assert_int_equal(vj_meta_run(f->meta, VJ_RUN_DEFAULT, long_body, &p), 0);
+    assert_int_equal(vj_meta_flush(f->meta), 0);
+}
+
+#define LONG_ROUNDS_ALL (VJ_LMDB_NOTES_MAX / (LONG_KEYS * VJ_META_KEY_MAX) + 2)
+
+static void note_too_much(unsigned sync)
+{
+    (void)sync;
+    at_sync = NULL;
+    for (uint64_t i = 0; i < LONG_ROUNDS_ALL; i++) {
+        put_long_keys(fixture, i);
+    }
+}
+
+static void keep_behind(unsigned sync)
+{
+    put_long_keys(fixture, sync);
+}
+
+/* It is given up because of @why while @meanwhile is called, and made another time. */
+static void check_given_up(const char *spec, void (*meanwhile)(unsigned sync), int why)
+{
+    Fixture f = fixture_new(spec);
+    ino_t before;
+    off_t bytes;
+
+    put_many(&f, VJ_SPACE_INODE, 0, 3000, 1000);
+    put_many(&f, VJ_SPACE_INLINE, 0, 3000, 1000);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    before = data_file(&f, &bytes);
+    fixture = &f;
+    syncs = 0;
+    at_sync = meanwhile;
+    rewrite(&f);
+    at_sync = NULL;
+    assert_int_equal(stats_of(&f).rewrites, 0);
+    assert_int_equal(last_error(&f), why);
+    assert_true(data_file(&f, &bytes) == before);
+    assert_no_copy(&f);
+    rewrite(&f);
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    assert_int_equal(last_error(&f), 0);
+    fixture = NULL;
+    assert_many(&f, VJ_SPACE_INODE, 0, 3000, 1000);
+    assert_many(&f, VJ_SPACE_INLINE, 0, 3000, 1000);
+    fixture_close(&f);
+    examine(&f);
+    fixture_free(&f);
+}
+
+/* More is applied between two steps than can be noted. */
+static void test_too_many_notes(void **state)
+{
+    (void)state;
+    check_given_up("lmdb:redo=0,commit=3600", note_too_much, -EBUSY);
+}
+
+/* With each step as much is applied as it follows. */
+static void test_never_catches_up(void **state)
+{
+    (void)state;
+    check_given_up("lmdb:redo=0,commit=3600", keep_behind, -EBUSY);
+    assert_true(syncs >= 64);
+}
+
+/* A change that was not noted: the files have not the same keys. */
+static void lose_a_note(unsigned sync)
+{
+    VjLmdb *d = lmdb_of(fixture);
+
+    if (sync != 3) {
+        return;
+    }
+    assert_int_equal(put_numbered(fixture->meta, VJ_SPACE_INODE, 1000000, 100), 0);
+    assert_int_equal(vj_meta_flush(fixture->meta), 0);
+    vj_mutex_lock(&d->lock);
+    g_byte_array_set_size(d->notes, 0);
+    vj_mutex_unlock(&d->lock);
+}
+
+static void test_copy_that_is_not_the_same(void **state)
+{
+    (void)state;
+    check_given_up("lmdb:redo=0,commit=3600", lose_a_note, -EBADMSG);
+}
+
+/* Something stands under the name that the old file is to have. */
+static void take_old_name(unsigned sync)
+{
+    VJ_AUTO_FD fd =
+        openat(fixture->dir_fd, VJ_LMDB_OLD_FILE, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+    (void)sync;
+    assert_true(fd >= 0);
+}
+
+static void test_old_name_is_taken(void **state)
+{
+    (void)state;
+    check_given_up("lmdb:redo=0,commit=3600,erase=3600", take_old_name, -EEXIST);
+}
+
+/* Of a reader that stays in its view, and of saves. */
+typedef struct Stay {
+    Fixture *f;
+    VjMutex lock;
+    VjCond changed;
+    /* guarded by lock: */
+    bool is_there, may_go;
+} Stay;
+
+static int stay_body(VjTxn *txn, void *opaque)
+{
+    Stay *s = opaque;
+    VjSlice value;
+    uint8_t key[8];
+    int rc = vj_txn_get(txn, VJ_SPACE_INODE, numbered_key(1, key), &value);
+
+    vj_mutex_lock(&s->lock);
+    s->is_there = true;
+    vj_cond_broadcast(&s->changed);
+    while (!s->may_go) {
+        vj_cond_wait(&s->changed, &s->lock);
+    }
+    vj_mutex_unlock(&s->lock);
+    return rc == 0 ? vj_txn_get(txn, VJ_SPACE_INODE, numbered_key(2, key), &value) : rc;
+}
+
+static gpointer stay_main(gpointer opaque)
+{
+    Stay *s = opaque;
+
+    return GINT_TO_POINTER(vj_meta_view(s->f->meta, stay_body, s));
+}
+
+/* A reader that stays for as long as it is tried: it reads on, and so do others. */
+static void test_long_snapshot(void **state)
+{
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+    VjLmdb *d = lmdb_of(&f);
+    Stay stay = {.f = &f};
+    Holds counts = {.tries = 0};
+    GThread *reader;
+
+    (void)state;
+    put_many(&f, VJ_SPACE_INODE, 0, 500, 500);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    d->rewrite.hold_us = d->rewrite.hold_pause_us = 1000;
+    vj_mutex_init(&stay.lock, VJ_RANK_META_WRAPPER, "stay");
+    vj_cond_init(&stay.changed);
+    vj_mutex_init(&counts.lock, VJ_RANK_META_WRAPPER, "holds");
+    vj_cond_init(&counts.changed);
+    reader = g_thread_new("stay", stay_main, &stay);
+    vj_mutex_lock(&stay.lock);
+    while (!stay.is_there) {
+        vj_cond_wait(&stay.changed, &stay.lock);
+    }
+    vj_mutex_unlock(&stay.lock);
+    fixture = &f;
+    holds = &counts;
+    rewrite(&f);
+    holds = NULL;
+    assert_int_equal(counts.tries, 64);
+    assert_int_equal(stats_of(&f).rewrites, 0);
+    assert_int_equal(last_error(&f), -EBUSY);
+    assert_no_copy(&f);
+    assert_many(&f, VJ_SPACE_INODE, 0, 500, 500);
+    vj_mutex_lock(&stay.lock);
+    stay.may_go = true;
+    vj_cond_broadcast(&stay.changed);
+    vj_mutex_unlock(&stay.lock);
+    assert_int_equal(GPOINTER_TO_INT(g_thread_join(reader)), 0);
+    rewrite(&f);
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    fixture = NULL;
+    fixture_free(&f);
+    vj_cond_clear(&counts.changed);
+    vj_mutex_clear(&counts.lock);
+    vj_cond_clear(&stay.changed);
+    vj_mutex_clear(&stay.lock);
+}
+
+static void set_saving(const Fixture *f, bool saving)
+{
+    VjLmdb *d = lmdb_of(f);
+
+    vj_mutex_lock(&d->lock);
+    d->saving = saving;
+    vj_cond_broadcast(&d->changed);
+    vj_mutex_unlock(&d->lock);
+}
+
+static gint is_saving;
+
+static void begin_to_save(unsigned sync)
+{
+    (void)sync;
+    at_sync = NULL;
+    set_saving(fixture, true);
+    g_atomic_int_set(&is_saving, 1);
+}
+
+/* The copy follows, until little is noted.  False: it was given up. */
+static bool wait_for_few_notes(const Fixture *f, int64_t until_us)
+{
+    VjLmdb *d = lmdb_of(f);
+    bool is_there;
+
+    vj_mutex_lock(&d->lock);
+    while (d->notes != NULL && d->notes->len > VJ_LMDB_NOTES_LAST &&
+           vj_clock_mono_us() < until_us) {
+        (void)vj_cond_wait_until(&d->changed, &d->lock, vj_clock_mono_us() + 1000);
+    }
+    is_there = d->notes != NULL && d->notes->len <= VJ_LMDB_NOTES_LAST;
+    vj_mutex_unlock(&d->lock);
+    return is_there;
+}
+
+/* While a save runs, which may take long, more is applied than could be noted: the copy
+ * is not lost by that, and takes its place when the save has ended. */
+static void test_follows_through_a_save(void **state)
+{
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+    int64_t until_us = vj_clock_mono_us() + 60 * (int64_t)G_USEC_PER_SEC;
+    GThread *rewriter;
+
+    (void)state;
+    put_many(&f, VJ_SPACE_INODE, 0, 500, 500);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    fixture = &f;
+    at_sync = begin_to_save;
+    g_atomic_int_set(&is_saving, 0);
+    rewriter = g_thread_new("rewrite", rewrite_main, &f);
+    while (g_atomic_int_get(&is_saving) == 0) {
+        g_thread_yield();
+    }
+    for (uint64_t i = 0; i < LONG_ROUNDS_ALL; i++) {
+        put_long_keys(&f, i);
+        assert_true(wait_for_few_notes(&f, until_us));
+    }
+    assert_int_equal(stats_of(&f).rewrites, 0);
+    set_saving(&f, false);
+    g_thread_join(rewriter);
+    fixture = NULL;
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    assert_many(&f, VJ_SPACE_INODE, 0, 500, 500);
+    fixture_close(&f);
+    examine(&f);
+    fixture_free(&f);
+}
+
+/* ---- the walks end --------------------------------------------------------------- */
+
+/* Reads of a page more, when it was to end: its head, and one that is on its way. */
+#define READS_AFTER_MOST 4
+
+static void stop_now(void)
+{
+    VjLmdb *d = lmdb_of(fixture);
+
+    vj_mutex_lock(&d->lock);
+    d->rewrite.stopping = true;
+    vj_cond_broadcast(&d->changed);
+    vj_mutex_unlock(&d->lock);
+}
+
+static void ask_now(void)
+{
+    VjLmdb *d = lmdb_of(fixture);
+
+    asker = g_thread_new("ask", ask_for_too_much, d);
+    vj_mutex_lock(&d->lock);
+    while (!d->rewrite.yields && !d->save_yields) {
+        vj_cond_wait_until(&d->changed, &d->lock, vj_clock_mono_us() + 1000);
+    }
+    vj_mutex_unlock(&d->lock);
+}
+
+/* @why comes at the first read of the file @name. */
+static void check_walk_ends(const char *name, void (*why)(void))
+{
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+
+    put_many(&f, VJ_SPACE_INODE, 0, 2000, 1000);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    fixture = &f;
+    at_read = why;
+    g_atomic_int_set(&reads_after, 0);
+    read_name = name;
+    rewrite(&f);
+    read_name = NULL;
+    assert_null(at_read);
+    if (why == ask_now) {
+        assert_int_equal(GPOINTER_TO_INT(g_thread_join(asker)), -ENOSPC);
+    }
+    fixture = NULL;
+    assert_int_equal(stats_of(&f).rewrites, 0);
+    assert_true(g_atomic_int_get(&reads_after) <= READS_AFTER_MOST);
+    assert_no_copy(&f);
+    fixture_free(&f);
+}
+
+static void test_walks_end(void **state)
+{
+    (void)state;
+    check_walk_ends(VJ_LMDB_FILE, stop_now);
+    check_walk_ends(VJ_LMDB_FILE, ask_now);
+    check_walk_ends(VJ_LMDB_COPY_FILE, stop_now);
+    check_walk_ends(VJ_LMDB_COPY_FILE, ask_now);
+}
+
 /* What a crash left of a copy. */
 static void test_left_over(void **state)
 {
@@ -940,6 +1336,138 @@ static void test_erases_what_is_left(void **state)
     fixture_free(&f);
 }
 
+/* ---- what cannot be overwritten ---------------------------------------------------- */
+
+static void expect_erasures(const Fixture *f, uint64_t waiting, uint64_t given_up)
+{
+    VjMetaLogStats s = stats_of(f);
+
+    assert_int_equal(s.erasures_waiting, waiting);
+    assert_int_equal(s.erasures_given_up, given_up);
+}
+
+static bool has_old(const Fixture *f)
+{
+    return faccessat(f->dir_fd, VJ_LMDB_OLD_FILE, F_OK, 0) == 0;
+}
+
+/* The old file is tried again, and the next one takes no place before it has gone. */
+static void test_tries_to_erase_again(void **state)
+{
+    Fixture f = fixture_with_secrets("lmdb:redo=0,commit=3600,erase=3600");
+    VJ_AUTO_FD old = openat(f.dir_fd, VJ_LMDB_FILE, O_RDONLY | O_CLOEXEC);
+    VJ_AUTO_FD second = -1;
+
+    (void)state;
+    fixture = &f;
+    g_atomic_int_set(&failing, FAIL_ERASE);
+    rewrite(&f);
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    expect_erasures(&f, 1, 0);
+    assert_true(has_old(&f));
+    put_secrets(&f, 3000);
+    put_many(&f, VJ_SPACE_INLINE, 3000, 3050, 0);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    second = openat(f.dir_fd, VJ_LMDB_FILE, O_RDONLY | O_CLOEXEC);
+    rewrite(&f);
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    assert_int_equal(last_error(&f), -EEXIST);
+    expect_erasures(&f, 1, 0);
+    g_atomic_int_set(&failing, NONE);
+    assert_true(secrets_in(second) > 0);
+    rewrite(&f);
+    fixture = NULL;
+    assert_int_equal(stats_of(&f).rewrites, 2);
+    expect_erasures(&f, 0, 0);
+    assert_false(has_old(&f));
+    assert_int_equal(secrets_in(old), 0);
+    assert_int_equal(secrets_in(second), 0);
+    fixture_free(&f);
+}
+
+/* At last it goes as it is, and the next one is made. */
+static void test_gives_up_to_erase(void **state)
+{
+    Fixture f = fixture_with_secrets("lmdb:redo=0,commit=3600,erase=3600");
+
+    (void)state;
+    fixture = &f;
+    g_atomic_int_set(&failing, FAIL_ERASE);
+    for (unsigned i = 1; i < VJ_LMDB_ERASE_TRIES_MAX; i++) {
+        rewrite(&f);
+        assert_int_equal(stats_of(&f).rewrites, 1);
+        expect_erasures(&f, 1, 0);
+    }
+    rewrite(&f);
+    assert_int_equal(stats_of(&f).rewrites, 2);
+    expect_erasures(&f, 1, 1); /* and its own old file waits */
+    g_atomic_int_set(&failing, NONE);
+    rewrite(&f);
+    fixture = NULL;
+    assert_int_equal(stats_of(&f).rewrites, 3);
+    expect_erasures(&f, 0, 1);
+    assert_false(has_old(&f));
+    fixture_free(&f);
+}
+
+static void expect_erased_soon(const Fixture *f)
+{
+    int64_t until_us = vj_clock_mono_us() + 60 * (int64_t)G_USEC_PER_SEC;
+
+    while (stats_of(f).erasures_waiting > 0 && vj_clock_mono_us() < until_us) {
+        assert_int_equal(put_numbered(f->meta, VJ_SPACE_INODE, 1, 100), 0);
+        assert_int_equal(vj_meta_flush(f->meta), 0);
+    }
+    expect_erasures(f, 0, 0);
+    assert_false(has_old(f));
+}
+
+/* By itself, whatever is changed. */
+static void test_erases_later_by_itself(void **state)
+{
+    Fixture f = fixture_with_secrets("lmdb:redo=0,commit=3600,erase=3600");
+
+    (void)state;
+    fixture = &f;
+    g_atomic_int_set(&failing, FAIL_ERASE);
+    rewrite(&f);
+    expect_erasures(&f, 1, 0);
+    g_atomic_int_set(&failing, NONE);
+    expect_erased_soon(&f);
+    fixture = NULL;
+    assert_int_equal(stats_of(&f).rewrites, 1);
+    fixture_free(&f);
+}
+
+/* What a crash left, and the open cannot overwrite either, does not keep it from opening;
+ * a copy waits under the name that the next open looks for, too. */
+static void test_left_over_that_cannot_be_erased(void **state)
+{
+    static const char *const names[] = {VJ_LMDB_OLD_FILE, VJ_LMDB_COPY_FILE};
+    static const char *const specs[] = {"lmdb", "lmdb:erase=3600"};
+    static const char text[] = SECRET;
+    Fixture f = fixture_new("lmdb");
+
+    (void)state;
+    for (unsigned i = 0; i < G_N_ELEMENTS(names); i++) {
+        VJ_AUTO_FD fd = -1;
+
+        fixture_close(&f);
+        fd = openat(f.dir_fd, names[i], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        assert_int_equal(write(fd, text, sizeof text), sizeof text);
+        fixture = &f;
+        g_atomic_int_set(&failing, FAIL_ERASE);
+        fixture_open(&f, specs[i], false);
+        expect_erasures(&f, 1, 0);
+        assert_true(has_old(&f));
+        g_atomic_int_set(&failing, NONE);
+        expect_erased_soon(&f);
+        fixture = NULL;
+        assert_int_equal(secrets_in(fd), 0);
+    }
+    fixture_free(&f);
+}
+
 /* ---- kill -9 ----------------------------------------------------------------------- */
 
 typedef struct Shared {
@@ -1050,6 +1578,13 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_failed_apply),
         cmocka_unit_test(test_yields),
         cmocka_unit_test(test_waits_for_no_claim),
+        cmocka_unit_test(test_too_many_notes),
+        cmocka_unit_test(test_never_catches_up),
+        cmocka_unit_test(test_copy_that_is_not_the_same),
+        cmocka_unit_test(test_old_name_is_taken),
+        cmocka_unit_test(test_long_snapshot),
+        cmocka_unit_test(test_follows_through_a_save),
+        cmocka_unit_test(test_walks_end),
         cmocka_unit_test(test_left_over),
         cmocka_unit_test(test_erases),
         cmocka_unit_test(test_failure_keeps_its_time),
@@ -1058,6 +1593,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_erases_at_close),
         cmocka_unit_test(test_does_not_erase),
         cmocka_unit_test(test_erases_what_is_left),
+        cmocka_unit_test(test_tries_to_erase_again),
+        cmocka_unit_test(test_gives_up_to_erase),
+        cmocka_unit_test(test_erases_later_by_itself),
+        cmocka_unit_test(test_left_over_that_cannot_be_erased),
         cmocka_unit_test(test_killed),
     };
 

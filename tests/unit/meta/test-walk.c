@@ -114,7 +114,7 @@ static uint64_t lost_pages(const Fixture *f)
     int fd = openat(f->dir_fd, "data.mdb", O_RDONLY | O_CLOEXEC);
     VjLmdbWalk w;
 
-    assert_int_equal(vj_lmdb_walk(fd, UINT64_MAX, NULL, NULL, &w), 0);
+    assert_int_equal(vj_lmdb_walk(fd, UINT64_MAX, NULL, NULL, NULL, &w), 0);
     vj_lmdb_walk_clear(&w);
     close(fd);
     return w.lost_pages;
