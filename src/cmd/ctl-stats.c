@@ -88,6 +88,8 @@ static const Counter counters[] = {
     {"meta_log_replayed", false, "Records found in the log when SOURCE was opened."},
     {"meta_rewrites", false, "Times that the metadata file was written anew, mounted."},
     {"meta_freed_bytes", false, "Bytes that the device got back by that."},
+    {"erasures_waiting", true, "What was removed and could not be overwritten yet."},
+    {"erasures_given_up", false, "What was removed and could not be overwritten."},
     {"map_nodes_read", false, "Nodes of file maps that were read."},
     {"map_nodes_written", false, "Nodes of file maps that were written."},
 };

@@ -207,6 +207,7 @@ static void fill(const char *name, const VjNodeVolume *v, VjNodeVolumeStats *out
                  (v->place->clients != NULL ? VJ_NODE_ROLE(VJ_ROLE_CLIENT) : 0);
     if (v->place->store != NULL) {
         vj_store_stats(v->place->store, &out->store);
+        vj_store_erasures(v->place->store, &out->erasures);
     }
     if (v->place->meta != NULL) {
         vj_meta_stats(v->place->meta, &out->meta);
@@ -215,6 +216,7 @@ static void fill(const char *name, const VjNodeVolume *v, VjNodeVolumeStats *out
         VjVolume *volume = vj_clients_volume(v->place->clients);
 
         vj_store_stats(vj_volume_store(volume), &out->store);
+        vj_store_erasures(vj_volume_store(volume), &out->erasures);
         vj_meta_stats(vj_volume_meta(volume), &out->meta);
         vj_clients_stats(v->place->clients, &out->clients);
     }

@@ -65,6 +65,7 @@ typedef struct VjNodeVolumeStats {
     uint32_t roles; /* VJ_NODE_ROLE: that are open */
     unsigned peers;
     VjStoreStats store;
+    VjStoreErasures erasures;
     VjMetaStats meta;
     VjClientsStats clients; /* of the role client; else zero */
 } VjNodeVolumeStats;

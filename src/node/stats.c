@@ -61,7 +61,7 @@ static void op_rows(VjRpcServer *server, unsigned index, Row out[OP_ROWS])
         (Row){"op_busy_microseconds_total", "that threads spent on it", false, busy_us};
 }
 
-#define VOLUME_ROWS 22u
+#define VOLUME_ROWS 24u
 
 static void volume_rows(const VjNodeVolumeStats *v, Row out[VOLUME_ROWS])
 {
@@ -102,6 +102,10 @@ static void volume_rows(const VjNodeVolumeStats *v, Row out[VOLUME_ROWS])
                     v->meta.log.rewrites};
     out[21] = (Row){"volume_meta_freed_bytes_total", "given back by that", false,
                     v->meta.log.freed_bytes};
+    out[22] = (Row){"volume_erasures_waiting", "what cannot be overwritten yet", true,
+                    v->erasures.waiting + v->meta.log.erasures_waiting};
+    out[23] = (Row){"volume_erasures_given_up_total", "what went without that", false,
+                    v->erasures.given_up + v->meta.log.erasures_given_up};
 }
 
 #define CLIENT_OP_ROWS 3u

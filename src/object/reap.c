@@ -31,7 +31,8 @@
 
 typedef struct VjPass {
     VjObjects *objects;
-    bool is_left; /* others hold some */
+    bool is_left;   /* others hold some */
+    bool says_each; /* the pass before did not fail: what fails is new */
 } VjPass;
 
 /* *held: another session needs it still. */
@@ -187,8 +188,9 @@ static int forget_body(VjTxn *txn, void *opaque)
 }
 
 /* The bytes first, the records of those that went second. */
-static int remove_all(VjObjects *o, const GArray *dead)
+static int remove_all(VjPass *p, const GArray *dead)
 {
+    VjObjects *o = p->objects;
     g_autoptr(GArray) puts = g_array_sized_new(FALSE, FALSE, sizeof(VjPut), dead->len);
     g_autofree VjPut *all = g_new(VjPut, dead->len);
     g_autofree int *results = g_new(int, dead->len);
@@ -216,8 +218,10 @@ static int remove_all(VjObjects *o, const GArray *dead)
             g_array_append_val(puts, put);
             bytes += put.stored_bytes;
         } else {
-            vj_log_warn("object %" G_GUINT64_FORMAT ": cannot be removed yet: %s", put.id,
-                        g_strerror(-rc));
+            if (p->says_each) {
+                vj_log_warn("object %" G_GUINT64_FORMAT ": cannot be removed yet: %s",
+                            put.id, g_strerror(-rc));
+            }
             failed = rc;
         }
     }
@@ -252,7 +256,7 @@ static int reap_batch(VjPass *p, GArray *seen)
     if (vj_meta_is_leased(p->objects->meta)) {
         rc = vj_meta_flush(p->objects->meta);
     }
-    rc = rc < 0 ? rc : remove_all(p->objects, dead);
+    rc = rc < 0 ? rc : remove_all(p, dead);
     vj_mutex_lock(&d->lock);
     g_hash_table_remove_all(d->removing);
     vj_mutex_unlock(&d->lock);
@@ -331,8 +335,13 @@ static int reap(VjPass *p)
 int vj_reap(VjObjects *o, bool *is_left)
 {
     VjPass p = {.objects = o};
-    int rc = reap(&p), ended = vj_epoch_end(o);
+    int rc, ended;
 
+    vj_mutex_lock(&o->dead.lock);
+    p.says_each = o->dead.error == 0;
+    vj_mutex_unlock(&o->dead.lock);
+    rc = reap(&p);
+    ended = vj_epoch_end(o);
     *is_left = p.is_left;
     return rc < 0 ? rc : ended;
 }

@@ -15,6 +15,7 @@
 
 #include "store/block-space.h"
 #include "store/block-table.h"
+#include "store/erase.h"
 #include "store/store-private.h"
 
 /* Writes in flight, and their bytes; a single one may be longer. */
@@ -66,6 +67,7 @@ typedef struct VjBlockStore {
     bool is_growing;         /* a thread finds out how long the device is */
     bool reserves_each;      /* what is below had no room for a whole zone */
     uint64_t last_nonce;
+    VjErasures erasures;
 
     GArray *unsynced; /* of VjBlockUnsynced: those that returned and are not decided */
     uint64_t decided; /* so many puts are durable or in doubt */

@@ -21,11 +21,11 @@ static int64_t now_us(void)
     return (int64_t)now.tv_sec * G_USEC_PER_SEC + now.tv_nsec / 1000;
 }
 
-/* What two keys claim stays used until the next open, which counts again. */
-static void give_blocks(VjBlockStore *b, const VjBlockObject *object, bool is_doubled)
+/* What @stays is used until the next open, which counts again. */
+static void give_blocks(VjBlockStore *b, const VjBlockObject *object, bool stays)
     VJ_REQUIRES(b->lock)
 {
-    if (!is_doubled) {
+    if (!stays) {
         vj_block_space_give(&b->space, object->first_block,
                             vj_block_count_of(object->bytes));
     }
@@ -36,7 +36,8 @@ void vj_block_forget(VjBlockStore *b, VjBlockEntry *entry)
     entry->is_removed = true;
     entry->is_staged = false;
     if (entry->is_written) { /* else when it is */
-        give_blocks(b, &entry->object, entry->is_doubled);
+        /* Two keys claim them, or what is put there next may not be written. */
+        give_blocks(b, &entry->object, entry->is_doubled || entry->is_bad);
         vj_block_table_remove(&b->objects, entry);
     }
 }

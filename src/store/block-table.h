@@ -21,6 +21,7 @@ typedef struct VjBlockEntry {
     bool is_written : 1;  /* its bytes are on the device, or in the page cache */
     bool is_doubled : 1;  /* by the keys, another one has some of its blocks */
     bool is_erased : 1;   /* a remove writes over it, and will forget it */
+    bool is_bad : 1;      /* its blocks could not be overwritten */
 } VjBlockEntry;
 G_STATIC_ASSERT(sizeof(VjBlockEntry) == 48);
 

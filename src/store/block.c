@@ -470,6 +470,48 @@ static VjBlockEntry *find_to_remove(VjBlockStore *b, uint64_t id, uint64_t nonce
     return entry;
 }
 
+/* What the device said of the zeroes of @object.  True: it goes as it is. */
+static bool is_given_up(VjBlockStore *b, const VjBlockObject *object, int error)
+{
+    unsigned try;
+
+    vj_mutex_lock(&b->lock);
+    try = vj_erasures_failed(&b->erasures, object->id, object->nonce);
+    vj_mutex_unlock(&b->lock);
+    if (try == 1) {
+        vj_log_error("store block %s: object %016" G_GINT64_MODIFIER
+                     "x was removed and cannot be overwritten: %s; tried again",
+                     b->path, object->id, g_strerror(-error));
+    } else if (try == 0) {
+        vj_log_error("store block %s: object %016" G_GINT64_MODIFIER
+                     "x is removed without being overwritten, its %" G_GUINT64_FORMAT
+                     " bytes may be left from byte %" G_GUINT64_FORMAT " on: %s",
+                     b->path, object->id, (uint64_t)object->bytes,
+                     object->first_block * VJ_BLOCK_BYTES, g_strerror(-error));
+    }
+    return try == 0;
+}
+
+/* 0: zeroes, durably, in its blocks, or it is given up: *is_bad. */
+static int erase_object(VjBlockStore *b, const VjBlockObject *object, bool *is_bad)
+{
+    int rc = overwrite(b, object);
+
+    *is_bad = false;
+    if (rc == 0) {
+        rc = vj_block_sync_now(b);
+    }
+    if (rc == 0) {
+        vj_mutex_lock(&b->lock);
+        vj_erasures_done(&b->erasures, object->id, object->nonce);
+        vj_mutex_unlock(&b->lock);
+    } else if (rc != -ENOMEM) {
+        *is_bad = is_given_up(b, object, rc);
+        rc = *is_bad ? 0 : -EIO;
+    }
+    return rc;
+}
+
 /*
  * 0 and the object, which nobody reads any more, with zeroes for its bytes; NULL: it is
  * not there.  -errno.  It is to be forgotten before the lock is let go: its blocks are
@@ -479,6 +521,7 @@ static int erase(VjBlockStore *b, uint64_t id, uint64_t nonce, VjBlockEntry **ou
     VJ_REQUIRES(b->lock)
 {
     VjBlockObject object;
+    bool is_bad;
     int rc;
 
     vj_block_wait_for_writes(b, b->write_order);
@@ -486,25 +529,23 @@ static int erase(VjBlockStore *b, uint64_t id, uint64_t nonce, VjBlockEntry **ou
     if (*out == NULL || (*out)->is_removed) {
         return 0;
     }
+    vj_block_end_doubt(b, *out); /* nobody waits for bytes that are to be zeroes */
+    if (!vj_erasures_is_due(&b->erasures, id, nonce)) {
+        return -EIO;
+    }
     (*out)->is_erased = true;
     object = (*out)->object;
     vj_mutex_unlock(&b->lock);
-    rc = overwrite(b, &object);
-    if (rc == 0) {
-        rc = vj_block_sync_now(b);
-    }
-    if (rc < 0) {
-        vj_log_error("store block %s: object %" G_GUINT64_FORMAT
-                     " cannot be overwritten: %s",
-                     b->path, id, g_strerror(-rc));
-    }
+    rc = erase_object(b, &object, &is_bad);
     vj_mutex_lock(&b->lock);
     *out = vj_block_table_find(&b->objects, id, nonce);
     if (*out != NULL) {
         (*out)->is_erased = false;
+        (*out)->is_bad = is_bad;
+        vj_block_end_doubt(b, *out); /* of a sync that failed meanwhile */
     }
     vj_cond_broadcast(&b->changed);
-    return rc < 0 && rc != -ENOMEM ? -EIO : rc;
+    return rc;
 }
 
 static int block_remove(VjStore *s, uint64_t id, VjLoc loc)
@@ -536,6 +577,16 @@ static int block_remove(VjStore *s, uint64_t id, VjLoc loc)
     }
     vj_mutex_unlock(&b->lock);
     return rc;
+}
+
+static void block_erasures(VjStore *s, VjStoreErasures *out)
+{
+    VjBlockStore *b = (VjBlockStore *)s;
+
+    vj_mutex_lock(&b->lock);
+    *out = (VjStoreErasures){.waiting = g_hash_table_size(b->erasures.waiting),
+                             .given_up = b->erasures.given_up};
+    vj_mutex_unlock(&b->lock);
 }
 
 /* The list is copied first: the visitor may call the store. */
@@ -755,6 +806,7 @@ static void free_all(VjBlockStore *b)
     vj_block_table_clear(&b->objects);
     g_array_unref(b->unsynced);
     g_array_unref(b->bad_key_changes);
+    vj_erasures_clear(&b->erasures);
     vj_cond_clear(&b->changed);
     vj_mutex_clear(&b->lock);
     vj_fd_close(&b->fd);
@@ -774,6 +826,7 @@ static bool block_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts
     b->bad_key_changes = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
     b->unsynced = g_array_new(FALSE, FALSE, sizeof(VjBlockUnsynced));
     vj_block_table_init(&b->objects);
+    vj_erasures_init(&b->erasures);
     vj_mutex_init(&b->lock, VJ_RANK_STORE, "store.block");
     vj_cond_init(&b->changed);
     if (!open_all(b, place, opts, error)) {
@@ -843,7 +896,7 @@ static const VjOptSpec block_options[] = {
     .name = "block", .options = block_options, .instance_size = sizeof(VjBlockStore),    \
     .needs_of = block_needs_of, .open = block_open, .close = block_close,                \
     .put = vj_block_put, .put_held = vj_block_put_held, .get = block_get,                \
-    .remove = block_remove, .flush = vj_block_flush,                                     \
+    .remove = block_remove, .erasures = block_erasures, .flush = vj_block_flush,         \
     .flush_removes = vj_block_flush_removes, .stage = block_stage,                       \
     .removes_committed = block_removes_committed, .bad_keys = block_bad_keys,            \
     .describe = block_describe, .grow = block_grow, .claim = block_claim,                \

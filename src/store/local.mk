@@ -18,6 +18,8 @@ src_store_libvj_store_la_SOURCES = \
 	src/store/block.c \
 	src/store/bounce.c \
 	src/store/drivers.c \
+	src/store/erase.c \
+	src/store/erase.h \
 	src/store/fd-cache.c \
 	src/store/fd-cache.h \
 	src/store/io.c \

@@ -32,6 +32,7 @@
  * - space is what statvfs says.  Other stores use it meanwhile, so that what one store
  *   saw a second ago may be gone.
  */
+#include "store/erase.h"
 #include "store/posix-format.h"
 #include "store/posix-private.h"
 
@@ -79,6 +80,7 @@ typedef struct PosixStore {
     bool removed_anywhere;   /* or in any directory at all */
     uint64_t newest_dir;     /* of the ids that prefer() was asked about */
     uint32_t newest_removes; /* names that it lost meanwhile */
+    VjErasures erasures;
 } PosixStore;
 
 /* ---- Errors and descriptors -------------------------------------------------------- */
@@ -523,32 +525,22 @@ static int unlink_object(PosixStore *p, int dir_fd, const char *name)
     return unlinkat(dir_fd, name, 0) != 0 ? -errno : 0;
 }
 
-/*
- * Zeroes over its bytes first.  What has another name is somebody's copy, and stays what
- * it is.  A file system that takes new space for this and has none must not keep objects
- * from being removed: only then there is some.
- */
-static int erase_object(PosixStore *p, int dir_fd, const char *name)
+/* Zeroes over its bytes.  What has another name is somebody's copy, and stays what it
+ * is. */
+static int overwrite_object(PosixStore *p, int dir_fd, const char *name)
 {
     VJ_AUTO_FD fd = open_below(p, dir_fd, name, O_WRONLY | O_NONBLOCK);
     struct stat st;
-    int rc = 0;
 
-    if (fd < 0 && fd != -ELOOP && fd != -ENXIO) {
-        return vj_fd_steal(&fd);
+    if (fd < 0) {
+        return fd == -ELOOP || fd == -ENXIO ? 0 : vj_fd_steal(&fd);
     }
-    if (fd >= 0 && fstat(fd, &st) != 0) {
+    if (fstat(fd, &st) != 0) {
         return -errno;
     }
-    if (fd >= 0 && S_ISREG(st.st_mode) && st.st_nlink == 1) {
-        rc = vj_fd_overwrite(fd, (uint64_t)st.st_size);
-    }
-    if (rc == -ENOSPC || rc == -EDQUOT) {
-        vj_log_warn("store posix %s: an object is removed without being overwritten: %s",
-                    p->path, g_strerror(-rc));
-        rc = 0;
-    }
-    return rc < 0 ? rc : unlink_object(p, dir_fd, name);
+    return S_ISREG(st.st_mode) && st.st_nlink == 1
+               ? vj_fd_overwrite(fd, (uint64_t)st.st_size)
+               : 0;
 }
 
 /* Its length, which VJ_STORE_OBJECT_MAX bounds, or -errno. */
@@ -770,6 +762,56 @@ static int posix_flush_removes(VjStore *s)
     return 0;
 }
 
+/* What the device said of the zeroes of @key.  0: the object goes as it is.  A file system
+ * that takes new space for them and has none must not keep objects from being removed:
+ * only then there is some. */
+static int not_overwritten(PosixStore *p, VjFdKey key, int error)
+{
+    bool is_full = error == -ENOSPC || error == -EDQUOT;
+    unsigned try = 0;
+
+    vj_mutex_lock(&p->removed_lock);
+    if (is_full) {
+        p->erasures.given_up++;
+    } else {
+        try = vj_erasures_failed(&p->erasures, key.id, key.nonce);
+    }
+    vj_mutex_unlock(&p->removed_lock);
+    if (try == 1) {
+        vj_log_error("store posix %s: object %016" G_GINT64_MODIFIER
+                     "x was removed and cannot be overwritten: %s; tried again",
+                     p->path, key.id, g_strerror(-error));
+    } else if (try == 0) {
+        vj_log_error("store posix %s: object %016" G_GINT64_MODIFIER
+                     "x is removed without being overwritten, its bytes may be left on "
+                     "the device: %s",
+                     p->path, key.id, g_strerror(-error));
+    }
+    return try == 0 ? 0 : -EIO;
+}
+
+/* 0, also where there is nothing: it may be unlinked. */
+static int erase_object(PosixStore *p, VjFdKey key)
+{
+    bool is_due;
+    int rc;
+
+    vj_mutex_lock(&p->removed_lock);
+    is_due = vj_erasures_is_due(&p->erasures, key.id, key.nonce);
+    vj_mutex_unlock(&p->removed_lock);
+    if (!is_due) {
+        return -EIO;
+    }
+    rc = with_directory(p, key, overwrite_object);
+    if (rc < 0 && rc != -ENOENT) {
+        return not_overwritten(p, key, rc);
+    }
+    vj_mutex_lock(&p->removed_lock);
+    vj_erasures_done(&p->erasures, key.id, key.nonce);
+    vj_mutex_unlock(&p->removed_lock);
+    return 0;
+}
+
 static int posix_remove(VjStore *s, uint64_t id, VjLoc loc)
 {
     PosixStore *p = (PosixStore *)s;
@@ -782,7 +824,13 @@ static int posix_remove(VjStore *s, uint64_t id, VjLoc loc)
     if (!vj_posix_loc_decode(loc, &key.nonce)) {
         return -EBADMSG;
     }
-    result = with_directory(p, key, p->erases ? erase_object : unlink_object);
+    result = p->erases ? erase_object(p, key) : 0;
+    if (result < 0) {
+        /* Nobody waits for bytes that are to be zeroes. */
+        vj_posix_sync_removed(&p->sync, key);
+        return result;
+    }
+    result = with_directory(p, key, unlink_object);
     if (result < 0 && result != -ENOENT) {
         return data_error(p, "remove", id, -result);
     }
@@ -790,6 +838,16 @@ static int posix_remove(VjStore *s, uint64_t id, VjLoc loc)
     vj_posix_sync_removed(&p->sync, key);
     note_removed(p, id, result == 0);
     return 0;
+}
+
+static void posix_erasures(VjStore *s, VjStoreErasures *out)
+{
+    PosixStore *p = (PosixStore *)s;
+
+    vj_mutex_lock(&p->removed_lock);
+    *out = (VjStoreErasures){.waiting = g_hash_table_size(p->erasures.waiting),
+                             .given_up = p->erasures.given_up};
+    vj_mutex_unlock(&p->removed_lock);
 }
 
 static int posix_flush(VjStore *s)
@@ -1137,6 +1195,7 @@ static bool posix_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts
     vj_mutex_init(&p->named_lock, VJ_RANK_STORE, "store.posix.named");
     vj_cond_init(&p->named_changed);
     vj_mutex_init(&p->removed_lock, VJ_RANK_STORE, "store.posix.removed");
+    vj_erasures_init(&p->erasures);
     vj_fd_cache_init(&p->dirs, DIR_CACHE_SLOTS, "store.posix.dirs");
     vj_fd_cache_init(&p->objects, most_open(vj_opts_number(opts, "open_files")),
                      "store.posix.objects");
@@ -1155,6 +1214,7 @@ static void posix_close(VjStore *s)
     g_hash_table_unref(p->named);
     vj_cond_clear(&p->named_changed);
     vj_mutex_clear(&p->named_lock);
+    vj_erasures_clear(&p->erasures);
     vj_mutex_clear(&p->removed_lock);
     vj_fd_close(&p->root_fd);
     g_free(p->path);
@@ -1226,6 +1286,7 @@ const VjStoreOps vj_store_posix_ops = {
     .expect = posix_expect,
     .prefer = posix_prefer,
     .remove = posix_remove,
+    .erasures = posix_erasures,
     .flush = posix_flush,
     .flush_removes = posix_flush_removes,
     .each = posix_each,

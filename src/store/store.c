@@ -783,6 +783,16 @@ void vj_store_describe(VjStore *s, VjStoreTell *tell, void *opaque)
     }
 }
 
+void vj_store_erasures(VjStore *s, VjStoreErasures *out)
+{
+    g_assert(s != NULL && out != NULL);
+    s = driver_of(s);
+    *out = (VjStoreErasures){.waiting = 0};
+    if (s->ops->erasures != NULL) {
+        s->ops->erasures(s, out);
+    }
+}
+
 int vj_store_grow(VjStore *s, uint64_t *gained)
 {
     g_assert(s != NULL && gained != NULL);

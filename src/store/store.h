@@ -176,6 +176,12 @@ typedef struct VjStoreBadKeys {
     uint64_t lost;   /* where an object is, nobody knows */
 } VjStoreBadKeys;
 
+/* Removed objects that the device did not let a driver overwrite. */
+typedef struct VjStoreErasures {
+    uint64_t waiting;  /* they are there still, and are tried again */
+    uint64_t given_up; /* since open: they went, and their bytes may be left */
+} VjStoreErasures;
+
 /* false: stop the walk.  @mtime_us: when it was put, microseconds of the wall clock. */
 typedef bool VjStoreVisit(void *opaque, const VjPut *object, int64_t mtime_us);
 
@@ -334,7 +340,10 @@ typedef struct VjStoreOps {
     uint64_t (*prefer)(VjStore *s, uint64_t id);
     /*
      * 0 if absent: replay repeats it.  -EBADMSG: a locator that this driver never made;
-     * -EIO, -EROFS, -ETIMEDOUT.  Threads: any; blocks.
+     * -EIO, -EROFS, -ETIMEDOUT.  After -EIO its bytes may be gone or not, flush() answers
+     * for it no more, and it is to be removed again: where a driver overwrites what it
+     * removes and cannot, that is tried a number of times before it goes as it is
+     * (erase.h).  Threads: any; blocks.
      */
     int (*remove)(VjStore *s, uint64_t id, VjLoc loc);
     /*
@@ -386,6 +395,8 @@ typedef struct VjStoreOps {
     int (*claimed)(VjStore *s);
     /* What is to be known of it beside its space.  NULL: nothing.  No I/O; any thread. */
     void (*describe)(VjStore *s, VjStoreTell *tell, void *opaque);
+    /* NULL: it overwrites nothing.  No I/O; any thread. */
+    void (*erasures)(VjStore *s, VjStoreErasures *out);
     /*
      * What is below it may have become longer: uses all of that from now on.  @gained:
      * bytes.  NULL: it uses what is there anyway.  -EROFS, -EIO; -EBUSY: another call
@@ -607,6 +618,7 @@ void vj_store_removes_committed(VjStore *s, const VjPut *removed, size_t removed
 void vj_store_bad_keys(VjStore *s, GArray *changes, VjStoreBadKeys *out);
 /* Of the driver, whatever stands in front of it. */
 void vj_store_describe(VjStore *s, VjStoreTell *tell, void *opaque);
+void vj_store_erasures(VjStore *s, VjStoreErasures *out);
 int vj_store_grow(VjStore *s, uint64_t *gained) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_claim(VjStore *s, GArray *changes) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_claimed(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;

@@ -243,6 +243,7 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
     VjObjectsStats o;
     VjMetaStats m;
     VjStoreHealth health = {0};
+    VjStoreErasures e;
     VjStoreStats s;
     VjStoreNode to_store = store_traffic(v);
     VjMetaTraffic to_meta;
@@ -255,6 +256,7 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
     vj_objects_stats(v->objects, &o);
     vj_meta_stats(v->meta, &m);
     vj_store_stats(v->store, &s);
+    vj_store_erasures(v->store, &e);
     const struct {
         const char *name;
         uint64_t value;
@@ -322,6 +324,8 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
         {"meta_log_replayed", m.log.replayed},
         {"meta_rewrites", m.log.rewrites},
         {"meta_freed_bytes", m.log.freed_bytes},
+        {"erasures_waiting", e.waiting + m.log.erasures_waiting},
+        {"erasures_given_up", e.given_up + m.log.erasures_given_up},
         {"map_nodes_read", m.gets[VJ_SPACE_NODE]},
         {"map_nodes_written", m.puts[VJ_SPACE_NODE]},
     };

@@ -29,6 +29,7 @@ tests_unit_store_test_open_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/store/test-posix
 tests_unit_store_test_posix_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
+tests_unit_store_test_posix_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fdatasync
 
 UNIT_TESTS += tests/unit/store/test-wrap
 tests_unit_store_test_wrap_LDADD = $(LDADD_store) $(CMOCKA_LIBS)

@@ -7,6 +7,7 @@
 
 #include "../../lib/test.h"
 
+#include "store/erase.h"
 #include "store/posix-format.h"
 #include "store/posix-private.h"
 #include "store/store-private.h"
@@ -134,6 +135,26 @@ static inline char *vj_store_test_name(const VjPut *put)
     vj_posix_middle_name(put->id, middle);
     vj_posix_object_name(put->id, nonce, object);
     return g_strdup_printf("%s/%s/%s", top, middle, object);
+}
+
+/* Removed objects that could not be overwritten. */
+static inline void vj_store_test_expect_erasures(VjStore *s, uint64_t waiting,
+                                                 uint64_t given_up)
+{
+    VjStoreErasures erasures;
+
+    vj_store_erasures(s, &erasures);
+    assert_int_equal(erasures.waiting, waiting);
+    assert_int_equal(erasures.given_up, given_up);
+}
+
+/* The clock stands, and is as much later as the pause after try @tries of overwriting. */
+static inline void vj_store_test_pass_pause(unsigned tries)
+{
+    struct timespec real = vj_clock_real();
+
+    vj_clock_set_for_test(&real,
+                          vj_clock_mono_us() + (VJ_ERASE_PAUSE_FIRST_US << (tries - 1)));
 }
 
 #endif

@@ -899,11 +899,89 @@ static void test_erases(void **state)
     assert_int_equal(vj_store_remove(t->s, 4, small.loc), 0);
     expect_text(t, &before);
     expect_text(t, &after);
-    sync_error = EIO;
-    assert_int_equal(vj_store_remove(t->s, 1, before.loc), -EIO);
-    sync_error = 0;
-    assert_int_equal(vj_store_remove(t->s, 1, before.loc), 0);
     expect_text(t, &after);
+}
+
+static uint64_t used_blocks(VjStoreTest *t)
+{
+    VjBlockStore *b = block_of(t);
+    uint64_t used;
+
+    vj_mutex_lock(&b->lock);
+    used = b->space.used_count;
+    vj_mutex_unlock(&b->lock);
+    return used;
+}
+
+/* What cannot be overwritten is tried again after a pause; meanwhile it keeps its blocks,
+ * and nothing else. */
+static void test_tries_to_erase_again(void **state)
+{
+    VjStoreTest *t = *state;
+    VjPut object = put_text(t, 1, 5000), other = put_text(t, 2, 5000);
+    uint64_t first = first_block_of(t, 1, object.loc), used;
+
+    assert_int_equal(vj_store_flush(t->s), 0);
+    used = used_blocks(t);
+    sync_error = EIO;
+    assert_int_equal(vj_store_remove(t->s, 1, object.loc), -EIO);
+    sync_error = 0;
+    vj_store_test_expect_erasures(t->s, 1, 0);
+    vj_store_test_pass_pause(1);
+    sync_error = EIO;
+    assert_int_equal(vj_store_remove(t->s, 1, object.loc), -EIO);
+    sync_error = 0;
+    assert_int_equal(vj_store_remove(t->s, 1, object.loc), -EIO); /* too early */
+    assert_int_equal(used_blocks(t), used);
+    assert_int_equal(vj_store_remove(t->s, 2, other.loc), 0);
+    assert_int_equal(vj_store_flush(t->s), 0);
+    vj_store_test_pass_pause(2);
+    assert_int_equal(vj_store_remove(t->s, 1, object.loc), 0);
+    assert_false(is_there(t, 1, 5000, first));
+    assert_int_equal(used_blocks(t), used - 4);
+    vj_store_test_expect_erasures(t->s, 0, 0);
+    vj_clock_set_for_test(NULL, 0);
+}
+
+/* At last it goes.  What is put next does not meet the same blocks until the next open
+ * has counted them again. */
+static void test_gives_up_to_erase(void **state)
+{
+    VjStoreTest *t = *state;
+    VjPut object = put_text(t, 1, 5000);
+    uint64_t used;
+    uint8_t byte;
+
+    assert_int_equal(vj_store_flush(t->s), 0);
+    used = used_blocks(t);
+    sync_error = EIO;
+    for (unsigned i = 1; i < VJ_ERASE_TRIES_MAX; i++) {
+        assert_int_equal(vj_store_remove(t->s, 1, object.loc), -EIO);
+        vj_store_test_expect_erasures(t->s, 1, 0);
+        vj_store_test_pass_pause(i);
+    }
+    assert_int_equal(vj_store_remove(t->s, 1, object.loc), 0);
+    sync_error = 0;
+    vj_clock_set_for_test(NULL, 0);
+    vj_store_test_expect_erasures(t->s, 0, 1);
+    assert_int_equal(vj_store_get_unaligned(t->s, 1, object.loc, 0, &byte, 1), -ENOENT);
+    assert_int_equal(used_blocks(t), used);
+    vj_store_test_reopen(t);
+    assert_int_equal(used_blocks(t), used - 2);
+}
+
+/* What is in doubt is removed so that a flush may succeed again: it does, whether the
+ * device lets it be overwritten or not. */
+static void test_doubt_ends_where_nothing_can_be_erased(void **state)
+{
+    VjStoreTest *t = *state;
+    VjPut object = put_text(t, 1, 5000);
+
+    sync_error = EIO;
+    assert_int_equal(vj_store_flush(t->s), -EIO);
+    assert_int_equal(vj_store_remove(t->s, 1, object.loc), -EIO);
+    sync_error = 0;
+    assert_int_equal(vj_store_flush(t->s), 0);
 }
 
 int main(void)
@@ -947,6 +1025,12 @@ int main(void)
         ON(test_erases, erasing),
         ON(test_erases_once, erasing),
         ON(test_erases, erasing_direct),
+        ON(test_tries_to_erase_again, erasing),
+        ON(test_tries_to_erase_again, erasing_direct),
+        ON(test_gives_up_to_erase, erasing),
+        ON(test_gives_up_to_erase, erasing_direct),
+        ON(test_doubt_ends_where_nothing_can_be_erased, erasing),
+        ON(test_doubt_ends_where_nothing_can_be_erased, erasing_direct),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

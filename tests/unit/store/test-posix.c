@@ -12,6 +12,26 @@
 #include <sys/mount.h>
 #include <sys/statvfs.h>
 
+/* ---- fdatasync of the code under test ---------------------------------------------- */
+
+static ino_t failing; /* syncs of this file fail; 0: of none */
+static unsigned failed;
+
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+
+int __wrap_fdatasync(int fd)
+{
+    struct stat st;
+
+    if (failing != 0 && fstat(fd, &st) == 0 && st.st_ino == failing) {
+        failed++;
+        errno = EIO;
+        return -1;
+    }
+    return __real_fdatasync(fd);
+}
+
 /* ---- The directory ----------------------------------------------------------------- */
 
 static void expect_open_fails(VjStoreTest *t, int positive_errno, const char *part)
@@ -351,6 +371,91 @@ static void test_erases(void **state)
     assert_true(is_zero(large, (3 << 20) + 17));
     assert_false(is_zero(copied, 5000));
     assert_int_equal(unlinkat(t->dir_fd, "copy", 0), 0);
+}
+
+/* The file of an object, and syncs of it fail. */
+static int fail_syncs_of(VjStoreTest *t, const VjPut *put)
+{
+    g_autofree char *name = vj_store_test_name(put);
+    int fd = openat(t->dir_fd, name, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+
+    assert_true(fd >= 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    failing = st.st_ino;
+    failed = 0;
+    return fd;
+}
+
+/* What cannot be overwritten is tried again after a pause, and keeps nothing else. */
+static void test_tries_to_erase_again(void **state)
+{
+    VjStoreTest *t = *state;
+    VjPut object = vj_store_test_put(t->s, 1, 5000), other;
+    VJ_AUTO_FD fd = -1;
+
+    assert_int_equal(vj_store_flush(t->s), 0);
+    fd = fail_syncs_of(t, &object);
+    assert_int_equal(vj_store_remove(t->s, 1, object.loc), -EIO);
+    vj_store_test_expect_erasures(t->s, 1, 0);
+    vj_store_test_pass_pause(1);
+    assert_int_equal(vj_store_remove(t->s, 1, object.loc), -EIO);
+    assert_int_equal(failed, 2);
+    assert_int_equal(vj_store_remove(t->s, 1, object.loc), -EIO);
+    assert_int_equal(failed, 2);
+    other = vj_store_test_put(t->s, 2, 5000);
+    assert_int_equal(vj_store_flush(t->s), 0);
+    assert_int_equal(vj_store_remove(t->s, 2, other.loc), 0);
+    assert_int_equal(vj_store_flush_removes(t->s), 0);
+    failing = 0;
+    vj_store_test_pass_pause(2);
+    assert_int_equal(vj_store_remove(t->s, 1, object.loc), 0);
+    assert_true(is_zero(fd, 5000));
+    vj_store_test_expect_erasures(t->s, 0, 0);
+    vj_clock_set_for_test(NULL, 0);
+}
+
+/* At last it goes as it is: else a bad block would keep space for ever. */
+static void test_gives_up_to_erase(void **state)
+{
+    VjStoreTest *t = *state;
+    VjPut object = vj_store_test_put(t->s, 1, 5000);
+    g_autofree char *name = vj_store_test_name(&object);
+    VJ_AUTO_FD fd = -1;
+
+    assert_int_equal(vj_store_flush(t->s), 0);
+    fd = fail_syncs_of(t, &object);
+    for (unsigned i = 1; i < VJ_ERASE_TRIES_MAX; i++) {
+        assert_int_equal(vj_store_remove(t->s, 1, object.loc), -EIO);
+        vj_store_test_expect_erasures(t->s, 1, 0);
+        vj_store_test_pass_pause(i);
+    }
+    assert_int_equal(faccessat(t->dir_fd, name, F_OK, 0), 0);
+    assert_int_equal(vj_store_remove(t->s, 1, object.loc), 0);
+    assert_int_equal(failed, VJ_ERASE_TRIES_MAX);
+    failing = 0;
+    assert_int_equal(faccessat(t->dir_fd, name, F_OK, 0), -1);
+    vj_store_test_expect_erasures(t->s, 0, 1);
+    vj_clock_set_for_test(NULL, 0);
+}
+
+/* What is in doubt is removed so that a flush may succeed again: it does, whether the
+ * device lets it be overwritten or not. */
+static void test_doubt_ends_where_nothing_can_be_erased(void **state)
+{
+    VjStoreTest *t = *state;
+    VJ_AUTO_FD fd = -1;
+    VjPut object;
+
+    (void)vj_store_test_put(t->s, 2, 5000);
+    assert_int_equal(vj_store_flush(t->s), 0); /* the directories, too */
+    object = vj_store_test_put(t->s, 1, 5000);
+    fd = fail_syncs_of(t, &object);
+    assert_int_equal(vj_store_flush(t->s), -EIO);
+    assert_int_equal(vj_store_flush(t->s), -EIO);
+    assert_int_equal(vj_store_remove(t->s, 1, object.loc), -EIO);
+    assert_int_equal(vj_store_flush(t->s), 0);
+    failing = 0;
 }
 
 static void test_does_not_erase(void **state)
@@ -770,6 +875,9 @@ static const struct CMUnitTest tests[] = {
     STORE_TEST(test_fifo_and_directory),
     STORE_TEST(test_short_object),
     STORE_TEST_WITH(test_erases, "posix:erase=yes"),
+    STORE_TEST_WITH(test_tries_to_erase_again, "posix:erase=yes"),
+    STORE_TEST_WITH(test_gives_up_to_erase, "posix:erase=yes"),
+    STORE_TEST_WITH(test_doubt_ends_where_nothing_can_be_erased, "posix:erase=yes"),
     STORE_TEST(test_does_not_erase),
     STORE_TEST(test_other_device),
     STORE_TEST(test_few_descriptors),
