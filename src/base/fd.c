@@ -432,3 +432,20 @@ void vj_fd_drop_pages(int fd)
     (void)!fdatasync(fd);
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 }
+
+/* Of what one call asks for the kernel reads so much at least; what is longer than a
+ * request of the device, or than its read-ahead, it cuts off. */
+#define READ_AHEAD_PIECE_BYTES (128u << 10)
+
+void vj_fd_read_ahead(int fd, uint64_t offset, uint64_t len)
+{
+    while (len > 0) {
+        uint64_t piece = MIN(len, READ_AHEAD_PIECE_BYTES);
+
+        if (posix_fadvise(fd, (off_t)offset, (off_t)piece, POSIX_FADV_WILLNEED) != 0) {
+            return;
+        }
+        offset += piece;
+        len -= piece;
+    }
+}

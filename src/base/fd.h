@@ -70,6 +70,14 @@ bool vj_fd_has(int dir_fd, const char *name);
  */
 void vj_fd_drop_pages(int fd);
 
+/*
+ * vj_fd_read_ahead - have @len bytes from @offset on read into the page cache
+ *
+ * Waits for none of them, but for room in the queue of the device.  A hint: errors are
+ * left to those who read.
+ */
+void vj_fd_read_ahead(int fd, uint64_t offset, uint64_t len);
+
 /* Whether another process has @fd locked in a way that flock(2) does not show. */
 typedef bool VjFdTaken(int fd);
 

@@ -10,7 +10,7 @@
 #include "meta/lmdb-format.h"
 #include "meta/lmdb-private.h"
 
-/* A file of more than this part of memory is not read ahead. */
+/* More than this part of memory is not read ahead. */
 #define MEMORY_SHARE_DIVISOR 4u
 
 /* ---- Errors ---------------------------------------------------------------------- */
@@ -82,6 +82,14 @@ static int describe_env(VjLmdb *d)
     return rc;
 }
 
+bool vj_lmdb_fits_memory(uint64_t bytes)
+{
+    int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+
+    return pages <= 0 || page_bytes <= 0 ||
+           bytes <= (uint64_t)pages * (uint64_t)page_bytes / MEMORY_SHARE_DIVISOR;
+}
+
 /*
  * The kernel reads 128 KiB around each page that is not in memory.  A file that memory
  * has room for is there all the sooner; of a larger one a look at a random digest throws
@@ -90,14 +98,10 @@ static int describe_env(VjLmdb *d)
  */
 static bool memory_has_room(const VjLmdb *d)
 {
-    int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     struct stat st;
 
-    if (fstatat(d->dir_fd, VJ_LMDB_FILE, &st, 0) < 0 || pages <= 0 || page_bytes <= 0) {
-        return true;
-    }
-    return (uint64_t)st.st_size <=
-           (uint64_t)pages * (uint64_t)page_bytes / MEMORY_SHARE_DIVISOR;
+    return fstatat(d->dir_fd, VJ_LMDB_FILE, &st, 0) < 0 ||
+           vj_lmdb_fits_memory((uint64_t)st.st_size);
 }
 
 /* One try to map @map_bytes; a failed environment cannot be used again, hence the

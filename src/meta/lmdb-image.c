@@ -69,6 +69,16 @@ static void say_of_file(void *opaque, const char *text)
     of->say(of->opaque, line);
 }
 
+/* The walk reads here and there: all of it is on its way. */
+static void read_ahead(int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) == 0 && vj_lmdb_fits_memory((uint64_t)st.st_size)) {
+        vj_fd_read_ahead(fd, 0, (uint64_t)st.st_size);
+    }
+}
+
 int vj_lmdb_examine(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opaque,
                     VjMetaExam *out)
 {
@@ -85,8 +95,7 @@ int vj_lmdb_examine(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opa
         own = fd;
         vj_fd_drop_pages(own);
     }
-    /* The walk reads here and there: have it all on its way. */
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
+    read_ahead(fd);
     rc = own >= 0 && say != NULL
              ? vj_lmdb_walk(fd, UINT64_MAX, say_of_file, NULL, &of, &w)
              : vj_lmdb_walk(fd, UINT64_MAX, say, NULL, opaque, &w);

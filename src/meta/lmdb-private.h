@@ -181,6 +181,8 @@ int vj_lmdb_env_open(VjLmdb *d, uint64_t map_bytes);
 bool vj_lmdb_env_open_first(VjLmdb *d, uint64_t map_bytes, GError **error);
 /* The format record is there, or made, and each space is opened. */
 bool vj_lmdb_databases_open(VjLmdb *d, bool create, GError **error);
+/* So many bytes may be read ahead: they would stay in memory until they are used. */
+bool vj_lmdb_fits_memory(uint64_t bytes);
 /* A descriptor of the file that stands under the name, or -errno. */
 int vj_lmdb_open_own(const VjLmdb *d);
 /* -errno for what an mdb_ call returned; logs what is not an ordinary error. */
@@ -192,6 +194,12 @@ int vj_lmdb_errno(VjLmdb *d, int rc, const char *call);
 bool vj_lmdb_lock_open(VjLmdb *d, GError **error);
 /* Of the directory that LMDB is to open. */
 int vj_lmdb_env_fd(const VjLmdb *d);
+
+/* ---- lmdb-expect.c --------------------------------------------------------------- */
+
+/* Setup: all keys of @space are about to be read: has them read ahead.  How many leaves
+ * were asked for. */
+uint64_t vj_lmdb_expect(VjLmdb *d, VjSpace space);
 
 /* ---- lmdb-snapshot.c: members of the ops table, contracts there ------------------ */
 

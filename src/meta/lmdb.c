@@ -135,6 +135,10 @@ static bool open_file(VjLmdb *d, const VjMetaPlace *place, uint64_t map_bytes,
     if (place->create && (fsync(place->dir_fd) != 0 || fsync(d->env_fd) != 0)) {
         return vj_error_set_errno(error, errno, "%s: fsync", place->path);
     }
+    if (!place->create) {
+        /* A store that has keys of its own reads them when it is opened. */
+        (void)vj_lmdb_expect(d, VJ_SPACE_STORE);
+    }
     return d->read_only || vj_lmdb_space_open(d, place->create, error);
 }
 

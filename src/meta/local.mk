@@ -28,6 +28,7 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/lmdb-copy.c \
 	src/meta/lmdb-env.c \
 	src/meta/lmdb-erase.c \
+	src/meta/lmdb-expect.c \
 	src/meta/lmdb-format.h \
 	src/meta/lmdb-image.c \
 	src/meta/lmdb-lock.c \

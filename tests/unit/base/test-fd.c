@@ -457,6 +457,41 @@ static void a_lock_is_shared(void **state)
     assert_int_equal(vj_fd_lock(third, NULL, 0), 0);
 }
 
+/* By this process, from a device. */
+static uint64_t bytes_read(void)
+{
+    g_autofree char *text = NULL;
+    const char *at;
+
+    if (!g_file_get_contents("/proc/self/io", &text, NULL, NULL)) {
+        return 0;
+    }
+    at = strstr(text, "\nread_bytes: ");
+    return at != NULL ? g_ascii_strtoull(at + strlen("\nread_bytes: "), NULL, 10) : 0;
+}
+
+/* Of all that is asked for, however long it is; the kernel takes the start of it alone. */
+static void all_is_read_ahead(void **state)
+{
+    enum { LEN = 24 << 20 };
+    g_autofree uint8_t *some = g_malloc0(LEN);
+    Place *place = *state;
+    VJ_AUTO_FD fd = openat(place->dir_fd, "f", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    uint64_t before;
+
+    assert_int_equal(vj_fd_write_all(fd, some, LEN), 0);
+    vj_fd_drop_pages(fd);
+    before = bytes_read();
+    assert_int_equal(vj_fd_pread_all(fd, some, 4096, LEN / 2), 0);
+    if (bytes_read() == before) {
+        skip(); /* it is in memory alone, or nobody counts */
+    }
+    vj_fd_drop_pages(fd);
+    before = bytes_read();
+    vj_fd_read_ahead(fd, 0, LEN);
+    assert_true(bytes_read() - before >= LEN - LEN / 8);
+}
+
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
 
 static const struct CMUnitTest tests[] = {
@@ -464,6 +499,7 @@ static const struct CMUnitTest tests[] = {
     IN_PLACE(transfers_are_whole_however_they_are_cut),
     IN_PLACE(sequential_writes_are_whole),
     IN_PLACE(a_short_file_is_ebadmsg),
+    IN_PLACE(all_is_read_ahead),
     IN_PLACE(errors_are_told),
     IN_PLACE(replacing_makes_and_changes_a_file),
     IN_PLACE(a_failed_replacement_leaves_old_or_new),

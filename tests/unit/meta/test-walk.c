@@ -120,6 +120,21 @@ static uint64_t lost_pages(const Fixture *f)
     return w.lost_pages;
 }
 
+/* All leaves of a space are found without LMDB, and no others. */
+static void expect_leaves(const Fixture *f)
+{
+    VjLmdb *d = (VjLmdb *)fixture_engine(f);
+
+    for (VjSpace s = 0; s < VJ_SPACE_COUNT; s++) {
+        uint64_t leaves;
+
+        vj_mutex_lock(&d->lock);
+        leaves = d->file.spaces[s].leaf_pages;
+        vj_mutex_unlock(&d->lock);
+        assert_int_equal(vj_lmdb_expect(d, s), leaves);
+    }
+}
+
 /* After any work the file is whole, to the last page and key. */
 static void test_sound(void **state)
 {
@@ -137,6 +152,7 @@ static void test_sound(void **state)
         change(f.meta, 40, (Batch){.count = 100, .keys = round < 3 ? 4000 : 100});
         assert_int_equal(vj_meta_flush(f.meta), 0);
         entries = count_all(f.meta);
+        expect_leaves(&f);
         fixture_close(&f);
         exam = examine(&f, -1, true);
         assert_int_equal(exam.flaws, 0);
