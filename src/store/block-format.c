@@ -3,7 +3,8 @@
 #include "store/block-format.h"
 
 G_STATIC_ASSERT(VJ_BLOCK_BYTES <= VJ_BUF_ALIGN);
-G_STATIC_ASSERT(VJ_STORE_OBJECT_MAX <= UINT32_MAX);
+G_STATIC_ASSERT(VJ_STORE_OBJECT_MAX < UINT64_C(1) << VJ_BLOCK_PLACE_SHIFT);
+G_STATIC_ASSERT(VJ_BLOCK_COUNT_MAX == UINT64_C(1) << (64 - VJ_BLOCK_PLACE_SHIFT));
 
 static void put_le(uint8_t *dst, uint64_t value, unsigned bytes)
 {
@@ -53,24 +54,24 @@ int vj_block_super_decode(const uint8_t *src, VjBlockSuper *out)
                : -EINVAL;
 }
 
-VjLoc vj_block_loc_encode(uint64_t nonce)
+VjLoc vj_block_loc_encode(uint32_t nonce)
 {
     VjBlockLocFormat f = {.zero = {0}};
     VjLoc loc;
 
     vj_be32_set(f.magic, VJ_BLOCK_LOC_MAGIC);
-    vj_be64_set(f.nonce, nonce);
+    vj_be32_set(f.nonce, nonce);
     memcpy(loc.bytes, &f, sizeof f);
     return loc;
 }
 
-bool vj_block_loc_decode(VjLoc loc, uint64_t *nonce)
+bool vj_block_loc_decode(VjLoc loc, uint32_t *nonce)
 {
     VjBlockLocFormat f;
 
     memcpy(&f, loc.bytes, sizeof f);
-    *nonce = vj_be64_get(f.nonce);
-    return vj_be32_get(f.magic) == VJ_BLOCK_LOC_MAGIC && vj_be32_get(f.zero) == 0;
+    *nonce = vj_be32_get(f.nonce);
+    return vj_be32_get(f.magic) == VJ_BLOCK_LOC_MAGIC && vj_be64_get(f.zero) == 0;
 }
 
 bool vj_block_is_mount_key(VjSlice key)
@@ -113,12 +114,12 @@ static uint64_t sum_of_key(const VjBlockKeyFormat *key, const VjBlockValueFormat
     return vj_checksum64(both, sizeof both);
 }
 
-void vj_block_key_delete(uint64_t id, uint64_t nonce, VjStoreChange *out)
+void vj_block_key_delete(uint64_t id, uint32_t nonce, VjStoreChange *out)
 {
     VjBlockKeyFormat key;
 
     vj_be64_set(key.id, id);
-    vj_be64_set(key.nonce, nonce);
+    vj_be32_set(key.nonce, nonce);
     *out = (VjStoreChange){.key_len = sizeof key};
     memcpy(out->key, &key, sizeof key);
 }
@@ -130,9 +131,8 @@ void vj_block_key_encode(const VjBlockObject *object, VjStoreChange *out)
 
     vj_block_key_delete(object->id, object->nonce, out);
     memcpy(&key, out->key, sizeof key);
-    vj_be64_set(value.first_block, object->first_block);
-    vj_be32_set(value.bytes, object->bytes);
-    vj_be64_set(value.put_us, (uint64_t)object->put_us);
+    vj_be64_set(value.place, vj_block_place_encode(object));
+    vj_be32_set(value.put_s, object->put_s);
     vj_be64_set(value.checksum, sum_of_key(&key, &value));
     out->value_len = sizeof value;
     memcpy(out->value, &value, sizeof value);
@@ -153,10 +153,9 @@ bool vj_block_key_decode(VjSlice key, VjSlice value, uint64_t block_count,
         return false;
     }
     *out = (VjBlockObject){.id = vj_be64_get(k.id),
-                           .nonce = vj_be64_get(k.nonce),
-                           .first_block = vj_be64_get(v.first_block),
-                           .bytes = vj_be32_get(v.bytes),
-                           .put_us = (int64_t)vj_be64_get(v.put_us)};
+                           .nonce = vj_be32_get(k.nonce),
+                           .put_s = vj_be32_get(v.put_s)};
+    vj_block_place_decode(vj_be64_get(v.place), out);
     return out->bytes <= VJ_STORE_OBJECT_MAX &&
            out->first_block >= VJ_BLOCK_HEAD_BLOCKS && out->first_block < block_count &&
            vj_block_count_of(out->bytes) <= block_count - out->first_block;

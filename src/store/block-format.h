@@ -23,7 +23,9 @@
 #define VJ_BLOCK_SECOND_SUPER (VJ_BLOCK_HEAD_BLOCKS - 1)
 /* The head and an object of the largest size. */
 #define VJ_BLOCK_COUNT_MIN (VJ_BLOCK_HEAD_BLOCKS + VJ_STORE_OBJECT_MAX / VJ_BLOCK_BYTES)
-#define VJ_BLOCK_COUNT_MAX ((uint64_t)1 << 40)
+/* VjBlockValueFormat.place has room for so many, and for the length behind. */
+#define VJ_BLOCK_COUNT_MAX ((uint64_t)1 << 38)
+#define VJ_BLOCK_PLACE_SHIFT 26u
 
 #define VJ_BLOCK_LOC_MAGIC 0x564a424bu /* "VJBK" */
 #define VJ_BLOCK_MAGIC "varjfsBK"
@@ -52,19 +54,18 @@ G_STATIC_ASSERT(offsetof(VjBlockSuperFormat, checksum) == 4088);
 /* In the driver's keys; big-endian. */
 typedef struct VjBlockKeyFormat {
     uint8_t id[8];
-    uint8_t nonce[8]; /* a number of this one put */
+    uint8_t nonce[4]; /* a number of this one put */
 } VjBlockKeyFormat;
-G_STATIC_ASSERT(sizeof(VjBlockKeyFormat) == 16);
+G_STATIC_ASSERT(sizeof(VjBlockKeyFormat) == 12);
 G_STATIC_ASSERT(offsetof(VjBlockKeyFormat, nonce) == 8);
 
 typedef struct VjBlockValueFormat {
-    uint8_t first_block[8];
-    uint8_t bytes[4];
-    uint8_t put_us[8];   /* microseconds since 1970 */
+    uint8_t place[8];    /* the first block << VJ_BLOCK_PLACE_SHIFT | bytes */
+    uint8_t put_s[4];    /* seconds since 1970 */
     uint8_t checksum[8]; /* XXH3-64 of the key and what is before */
 } VjBlockValueFormat;
-G_STATIC_ASSERT(sizeof(VjBlockValueFormat) == 28);
-G_STATIC_ASSERT(offsetof(VjBlockValueFormat, checksum) == 20);
+G_STATIC_ASSERT(sizeof(VjBlockValueFormat) == 20);
+G_STATIC_ASSERT(offsetof(VjBlockValueFormat, checksum) == 12);
 
 /* Of the key VJ_BLOCK_MOUNT_KEY, which no object has; big-endian. */
 #define VJ_BLOCK_MOUNT_KEY "mount"
@@ -77,11 +78,11 @@ G_STATIC_ASSERT(sizeof(VjBlockMountFormat) == 24);
 /* Big-endian. */
 typedef struct VjBlockLocFormat {
     uint8_t magic[4];
-    uint8_t zero[4];
-    uint8_t nonce[8];
+    uint8_t zero[8];
+    uint8_t nonce[4];
 } VjBlockLocFormat;
 G_STATIC_ASSERT(sizeof(VjBlockLocFormat) == VJ_LOC_BYTES);
-G_STATIC_ASSERT(offsetof(VjBlockLocFormat, nonce) == 8);
+G_STATIC_ASSERT(offsetof(VjBlockLocFormat, nonce) == 12);
 
 typedef struct VjBlockSuper {
     uint64_t sequence;
@@ -100,11 +101,22 @@ typedef struct VjBlockMounts {
 /* What a key says, and what is known of an object. */
 typedef struct VjBlockObject {
     uint64_t id;
-    uint64_t nonce;
     uint64_t first_block;
-    int64_t put_us; /* of the wall clock */
+    uint32_t nonce;
     uint32_t bytes;
+    uint32_t put_s; /* of the wall clock */
 } VjBlockObject;
+
+static inline uint64_t vj_block_place_encode(const VjBlockObject *object)
+{
+    return object->first_block << VJ_BLOCK_PLACE_SHIFT | object->bytes;
+}
+
+static inline void vj_block_place_decode(uint64_t place, VjBlockObject *out)
+{
+    out->first_block = place >> VJ_BLOCK_PLACE_SHIFT;
+    out->bytes = (uint32_t)(place & ((UINT64_C(1) << VJ_BLOCK_PLACE_SHIFT) - 1));
+}
 
 /* One at least. */
 static inline uint64_t vj_block_count_of(uint64_t bytes)
@@ -119,9 +131,9 @@ void vj_block_super_encode(const VjBlockSuper *super, uint8_t *dst);
 int vj_block_super_decode(const uint8_t *src,
                           VjBlockSuper *out) G_GNUC_WARN_UNUSED_RESULT;
 
-VjLoc vj_block_loc_encode(uint64_t nonce);
+VjLoc vj_block_loc_encode(uint32_t nonce);
 /* False: not a locator of this driver. */
-bool vj_block_loc_decode(VjLoc loc, uint64_t *nonce);
+bool vj_block_loc_decode(VjLoc loc, uint32_t *nonce);
 
 bool vj_block_is_mount_key(VjSlice key);
 /* A change that sets that key. */
@@ -131,7 +143,7 @@ bool vj_block_mounts_decode(VjSlice value, VjBlockMounts *out);
 /* A change that sets the key of @object. */
 void vj_block_key_encode(const VjBlockObject *object, VjStoreChange *out);
 /* A change that deletes a key. */
-void vj_block_key_delete(uint64_t id, uint64_t nonce, VjStoreChange *out);
+void vj_block_key_delete(uint64_t id, uint32_t nonce, VjStoreChange *out);
 /* False: it is damaged, or names what is not on a device of @block_count blocks. */
 bool vj_block_key_decode(VjSlice key, VjSlice value, uint64_t block_count,
                          VjBlockObject *out);

@@ -26,12 +26,14 @@
 
 /* A put that is not durable yet. */
 typedef struct VjBlockUnsynced {
-    uint64_t id, nonce;
+    uint64_t id;
+    uint32_t nonce;
 } VjBlockUnsynced;
 
 /* A write in flight. */
 typedef struct VjBlockWrite {
-    uint64_t id, nonce;
+    uint64_t id;
+    uint32_t nonce;
     uint64_t order; /* of the writes of the store */
     VjBuf *buf;     /* a reference; NULL: the slot is free */
     size_t len;     /* rounded up to blocks */
@@ -66,7 +68,7 @@ typedef struct VjBlockStore {
     unsigned zone_waits;     /* puts that wait until one has been */
     bool is_growing;         /* a thread finds out how long the device is */
     bool reserves_each;      /* what is below had no room for a whole zone */
-    uint64_t last_nonce;
+    uint32_t last_nonce;
     VjErasures erasures;
 
     GArray *unsynced; /* of VjBlockUnsynced: those that returned and are not decided */

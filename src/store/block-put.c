@@ -14,11 +14,9 @@
 
 /* ---- objects and blocks ------------------------------------------------------------ */
 
-static int64_t now_us(void)
+static uint32_t now_s(void)
 {
-    struct timespec now = vj_clock_real();
-
-    return (int64_t)now.tv_sec * G_USEC_PER_SEC + now.tv_nsec / 1000;
+    return (uint32_t)CLAMP(vj_clock_real().tv_sec, 0, UINT32_MAX);
 }
 
 /* What @stays is used until the next open, which counts again. */
@@ -33,11 +31,13 @@ static void give_blocks(VjBlockStore *b, const VjBlockObject *object, bool stays
 
 void vj_block_forget(VjBlockStore *b, VjBlockEntry *entry)
 {
+    VjBlockObject object = vj_block_object_of(entry);
+
     entry->is_removed = true;
     entry->is_staged = false;
     if (entry->is_written) { /* else when it is */
         /* Two keys claim them, or what is put there next may not be written. */
-        give_blocks(b, &entry->object, entry->is_doubled || entry->is_bad);
+        give_blocks(b, &object, entry->is_doubled || entry->is_bad);
         vj_block_table_remove(&b->objects, entry);
     }
 }
@@ -465,7 +465,7 @@ static int put_once(VjBlockStore *b, VjBlockObject *object, VjBuf *holder,
     if (rc < 0) {
         return rc;
     }
-    object->put_us = now_us();
+    object->put_s = now_s();
     if (holder != NULL) { /* what it needs is reserved */
         rc = write_directly(b, object, holder, failures);
     } else {

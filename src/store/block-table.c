@@ -16,7 +16,7 @@ static VjBlockEntry *entry_at(const VjBlockTable *t, uint32_t number)
  * order of the keys.  So they are not mixed: neighbours have neighbouring heads, and an
  * open that adds a million of them does not wait for memory at each.  Rows may lie over
  * each other; a head has as many entries as rows meet there. */
-static uint32_t *head_of(const VjBlockTable *t, uint64_t nonce)
+static uint32_t *head_of(const VjBlockTable *t, uint32_t nonce)
 {
     return &t->heads[nonce & t->head_mask];
 }
@@ -47,12 +47,12 @@ VjBlockEntry *vj_block_table_at(const VjBlockTable *t, uint32_t number)
     return entry->is_there ? entry : NULL;
 }
 
-VjBlockEntry *vj_block_table_find(const VjBlockTable *t, uint64_t id, uint64_t nonce)
+VjBlockEntry *vj_block_table_find(const VjBlockTable *t, uint64_t id, uint32_t nonce)
 {
     for (uint32_t at = *head_of(t, nonce); at != 0;) {
         VjBlockEntry *entry = entry_at(t, at - 1);
 
-        if (entry->object.nonce == nonce && entry->object.id == id) {
+        if (entry->nonce == nonce && entry->id == id) {
             return entry;
         }
         at = entry->next;
@@ -63,7 +63,7 @@ VjBlockEntry *vj_block_table_find(const VjBlockTable *t, uint64_t id, uint64_t n
 static void link_entry(VjBlockTable *t, uint32_t number)
 {
     VjBlockEntry *entry = entry_at(t, number);
-    uint32_t *head = head_of(t, entry->object.nonce);
+    uint32_t *head = head_of(t, entry->nonce);
 
     entry->next = *head;
     *head = number + 1;
@@ -108,7 +108,11 @@ VjBlockEntry *vj_block_table_add(VjBlockTable *t, const VjBlockObject *object)
         return NULL;
     }
     entry = entry_at(t, number);
-    *entry = (VjBlockEntry){.object = *object, .is_there = true};
+    *entry = (VjBlockEntry){.id = object->id,
+                            .place = vj_block_place_encode(object),
+                            .nonce = object->nonce,
+                            .put_s = object->put_s,
+                            .is_there = true};
     link_entry(t, number);
     t->count++;
     if (t->count > t->head_mask && t->head_mask < UINT32_MAX / 2) {
@@ -119,7 +123,7 @@ VjBlockEntry *vj_block_table_add(VjBlockTable *t, const VjBlockObject *object)
 
 void vj_block_table_remove(VjBlockTable *t, VjBlockEntry *entry)
 {
-    uint32_t *at = head_of(t, entry->object.nonce);
+    uint32_t *at = head_of(t, entry->nonce);
     uint32_t number;
 
     while (entry_at(t, *at - 1) != entry) {

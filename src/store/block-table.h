@@ -2,7 +2,7 @@
 /*
  * block-table.h - the objects of the driver block, by their nonce
  *
- * 48 bytes an object and 4 to 8 for the index: there may be many millions.  Entries stay
+ * 32 bytes an object and 4 to 8 for the index: there may be many millions.  Entries stay
  * where they are until they are removed.  Threads: one at a time.
  */
 #ifndef VJ_STORE_BLOCK_TABLE_H
@@ -11,7 +11,10 @@
 #include "store/block-format.h"
 
 typedef struct VjBlockEntry {
-    VjBlockObject object;
+    uint64_t id;
+    uint64_t place; /* vj_block_place_encode */
+    uint32_t nonce;
+    uint32_t put_s;
     uint32_t next;     /* the table's */
     bool is_there : 1; /* else the entry is free */
     /* The driver's: */
@@ -23,7 +26,16 @@ typedef struct VjBlockEntry {
     bool is_erased : 1;   /* a remove writes over it, and will forget it */
     bool is_bad : 1;      /* its blocks could not be overwritten */
 } VjBlockEntry;
-G_STATIC_ASSERT(sizeof(VjBlockEntry) == 48);
+G_STATIC_ASSERT(sizeof(VjBlockEntry) == 32);
+
+static inline VjBlockObject vj_block_object_of(const VjBlockEntry *entry)
+{
+    VjBlockObject object = {
+        .id = entry->id, .nonce = entry->nonce, .put_s = entry->put_s};
+
+    vj_block_place_decode(entry->place, &object);
+    return object;
+}
 
 typedef struct VjBlockTable {
     GPtrArray *parts; /* of 1024 entries each */
@@ -37,7 +49,7 @@ typedef struct VjBlockTable {
 void vj_block_table_init(VjBlockTable *t);
 void vj_block_table_clear(VjBlockTable *t);
 /* The object of that id and nonce, or NULL. */
-VjBlockEntry *vj_block_table_find(const VjBlockTable *t, uint64_t id, uint64_t nonce);
+VjBlockEntry *vj_block_table_find(const VjBlockTable *t, uint64_t id, uint32_t nonce);
 /* There is none of that id and nonce.  NULL: there are 2^32 - 2 already. */
 VjBlockEntry *vj_block_table_add(VjBlockTable *t, const VjBlockObject *object);
 void vj_block_table_remove(VjBlockTable *t, VjBlockEntry *entry);

@@ -11,7 +11,7 @@
  * transaction that drops its key is committed.  Commits become durable in their order, so
  * after a crash no two keys claim one block.
  *
- * Durability: block-flush.c.  Limits: the device's size, or what a file may have; 56
+ * Durability: block-flush.c.  Limits: the device's size, or what a file may have; 40
  * bytes of memory for each object and a bit for each block.
  */
 #include "store/block-private.h"
@@ -63,25 +63,24 @@ typedef struct KeyLoad {
 
 /* NULL: it is not known what the key said, or the object is there already: which cannot
  * be while all keys were as they were written, as no two are the same. */
-static VjBlockEntry *add_loaded(VjBlockStore *b, VjSlice key, VjSlice value)
-    VJ_REQUIRES(b->lock)
+static VjBlockEntry *add_loaded(VjBlockStore *b, VjSlice key, VjSlice value,
+                                VjBlockObject *out) VJ_REQUIRES(b->lock)
 {
-    VjBlockObject object;
-
-    if (!vj_block_key_decode(key, value, b->end_block, &object) &&
-        !take_bad_key(b, key, value, &object)) {
+    if (!vj_block_key_decode(key, value, b->end_block, out) &&
+        !take_bad_key(b, key, value, out)) {
         return NULL;
     }
     return b->bad_keys.mended > 0 &&
-                   vj_block_table_find(&b->objects, object.id, object.nonce) != NULL
+                   vj_block_table_find(&b->objects, out->id, out->nonce) != NULL
                ? NULL
-               : vj_block_table_add(&b->objects, &object);
+               : vj_block_table_add(&b->objects, out);
 }
 
 static bool load_key(void *opaque, VjSlice key, VjSlice value)
 {
     KeyLoad *load = opaque;
     VjBlockStore *b = load->store;
+    VjBlockObject object;
     VjBlockEntry *entry;
 
     vj_mutex_lock(&b->lock);
@@ -92,32 +91,36 @@ static bool load_key(void *opaque, VjSlice key, VjSlice value)
         vj_mutex_unlock(&b->lock);
         return true;
     }
-    entry = add_loaded(b, key, value);
+    entry = add_loaded(b, key, value, &object);
     if (entry != NULL) {
         entry->is_staged = true;
         entry->is_written = true;
-        load->has_doubled =
-            !vj_block_space_mark(&b->space, entry->object.first_block,
-                                 vj_block_count_of(entry->object.bytes)) ||
-            load->has_doubled;
+        load->has_doubled = !vj_block_space_mark(&b->space, object.first_block,
+                                                 vj_block_count_of(object.bytes)) ||
+                            load->has_doubled;
     }
     vj_mutex_unlock(&b->lock);
     return true;
 }
 
+static uint64_t first_block(const VjBlockEntry *entry)
+{
+    return vj_block_object_of(entry).first_block;
+}
+
 static uint64_t end_block(const VjBlockEntry *entry)
 {
-    return entry->object.first_block + vj_block_count_of(entry->object.bytes);
+    VjBlockObject object = vj_block_object_of(entry);
+
+    return object.first_block + vj_block_count_of(object.bytes);
 }
 
 static gint by_first_block(gconstpointer a, gconstpointer b)
 {
-    const VjBlockEntry *first = *(VjBlockEntry *const *)a;
-    const VjBlockEntry *second = *(VjBlockEntry *const *)b;
+    uint64_t first = first_block(*(VjBlockEntry *const *)a);
+    uint64_t second = first_block(*(VjBlockEntry *const *)b);
 
-    return first->object.first_block < second->object.first_block   ? -1
-           : first->object.first_block > second->object.first_block ? 1
-                                                                    : 0;
+    return first < second ? -1 : first > second ? 1 : 0;
 }
 
 /* All those that share a block with another one. */
@@ -133,7 +136,7 @@ static void find_doubled(VjBlockStore *b) VJ_REQUIRES(b->lock)
     for (guint i = 0; i < entries->len; i++) {
         VjBlockEntry *entry = entries->pdata[i];
 
-        if (last != NULL && entry->object.first_block < end_block(last)) {
+        if (last != NULL && first_block(entry) < end_block(last)) {
             last->is_doubled = true;
             entry->is_doubled = true;
         }
@@ -251,7 +254,7 @@ static bool find_mended(const VjBlockStore *b, const VjStoreChange *removed, gui
 
 /* Its key, and that of which it was found out: else it were there again after the next
  * open, and others have its blocks. */
-static void stage_removed(VjBlockStore *b, uint64_t id, uint64_t nonce, GArray *changes)
+static void stage_removed(VjBlockStore *b, uint64_t id, uint32_t nonce, GArray *changes)
 {
     VjStoreChange change;
     guint mended;
@@ -267,7 +270,7 @@ static void stage_removed(VjBlockStore *b, uint64_t id, uint64_t nonce, GArray *
 }
 
 /* The keys of the object are gone, the one that was damaged too. */
-static void forget_mended(VjBlockStore *b, uint64_t id, uint64_t nonce)
+static void forget_mended(VjBlockStore *b, uint64_t id, uint32_t nonce)
     VJ_REQUIRES(b->lock)
 {
     VjStoreChange change;
@@ -285,7 +288,7 @@ static int block_stage(VjStore *s, const VjPut *added, size_t added_count,
 {
     VjBlockStore *b = (VjBlockStore *)s;
     VjStoreChange change;
-    uint64_t nonce = 0;
+    uint32_t nonce = 0;
 
     for (size_t i = 0; i < removed_count; i++) {
         if (vj_block_loc_decode(removed[i].loc, &nonce)) {
@@ -294,14 +297,16 @@ static int block_stage(VjStore *s, const VjPut *added, size_t added_count,
     }
     for (size_t i = 0; i < added_count; i++) {
         bool is_known = vj_block_loc_decode(added[i].loc, &nonce);
+        VjBlockObject object;
         VjBlockEntry *entry;
 
         vj_mutex_lock(&b->lock);
         entry = is_known ? vj_block_table_find(&b->objects, added[i].id, nonce) : NULL;
         g_assert(entry != NULL && !entry->is_removed);
         entry->is_staged = true;
-        vj_block_key_encode(&entry->object, &change);
+        object = vj_block_object_of(entry);
         vj_mutex_unlock(&b->lock);
+        vj_block_key_encode(&object, &change);
         g_array_append_val(changes, change);
     }
     return 0;
@@ -311,7 +316,7 @@ static void block_removes_committed(VjStore *s, const VjPut *removed,
                                     size_t removed_count)
 {
     VjBlockStore *b = (VjBlockStore *)s;
-    uint64_t nonce = 0;
+    uint32_t nonce = 0;
 
     for (size_t i = 0; i < removed_count; i++) {
         VjBlockEntry *entry;
@@ -338,7 +343,7 @@ static int find(VjBlockStore *b, uint64_t id, VjLoc loc, uint64_t offset, size_t
                 VjBlockObject *out, VjBuf **buf)
 {
     const VjBlockEntry *entry;
-    uint64_t nonce = 0;
+    uint32_t nonce = 0;
     int rc = 0;
 
     *buf = NULL;
@@ -348,12 +353,14 @@ static int find(VjBlockStore *b, uint64_t id, VjLoc loc, uint64_t offset, size_t
     vj_mutex_lock(&b->lock);
     entry = vj_block_table_find(&b->objects, id, nonce);
     if (entry == NULL || entry->is_removed) {
-        rc = -ENOENT;
-    } else if (offset > entry->object.bytes || len > entry->object.bytes - offset) {
+        vj_mutex_unlock(&b->lock);
+        return -ENOENT;
+    }
+    *out = vj_block_object_of(entry);
+    if (offset > out->bytes || len > out->bytes - offset) {
         rc = -EBADMSG;
     } else {
-        *out = entry->object;
-        *buf = entry->is_written ? NULL : vj_block_being_written(b, &entry->object);
+        *buf = entry->is_written ? NULL : vj_block_being_written(b, out);
     }
     vj_mutex_unlock(&b->lock);
     return rc;
@@ -458,7 +465,7 @@ static int overwrite(const VjBlockStore *b, const VjBlockObject *object)
 }
 
 /* The object, when no other remove writes over it; NULL: it is not there.  Waits. */
-static VjBlockEntry *find_to_remove(VjBlockStore *b, uint64_t id, uint64_t nonce)
+static VjBlockEntry *find_to_remove(VjBlockStore *b, uint64_t id, uint32_t nonce)
     VJ_REQUIRES(b->lock)
 {
     VjBlockEntry *entry = vj_block_table_find(&b->objects, id, nonce);
@@ -517,7 +524,7 @@ static int erase_object(VjBlockStore *b, const VjBlockObject *object, bool *is_b
  * not there.  -errno.  It is to be forgotten before the lock is let go: its blocks are
  * its own until then.
  */
-static int erase(VjBlockStore *b, uint64_t id, uint64_t nonce, VjBlockEntry **out)
+static int erase(VjBlockStore *b, uint64_t id, uint32_t nonce, VjBlockEntry **out)
     VJ_REQUIRES(b->lock)
 {
     VjBlockObject object;
@@ -534,7 +541,7 @@ static int erase(VjBlockStore *b, uint64_t id, uint64_t nonce, VjBlockEntry **ou
         return -EIO;
     }
     (*out)->is_erased = true;
-    object = (*out)->object;
+    object = vj_block_object_of(*out);
     vj_mutex_unlock(&b->lock);
     rc = erase_object(b, &object, &is_bad);
     vj_mutex_lock(&b->lock);
@@ -551,7 +558,7 @@ static int erase(VjBlockStore *b, uint64_t id, uint64_t nonce, VjBlockEntry **ou
 static int block_remove(VjStore *s, uint64_t id, VjLoc loc)
 {
     VjBlockStore *b = (VjBlockStore *)s;
-    uint64_t nonce = 0;
+    uint32_t nonce = 0;
     VjBlockEntry *entry;
     int rc = 0;
 
@@ -598,9 +605,11 @@ static GArray *list_of(VjBlockStore *b, uint64_t first_id, uint64_t last_id)
     for (uint32_t i = 0; i < b->objects.entry_count; i++) {
         const VjBlockEntry *entry = vj_block_table_at(&b->objects, i);
 
-        if (entry != NULL && !entry->is_removed && entry->object.id >= first_id &&
-            entry->object.id <= last_id) {
-            g_array_append_val(seen, entry->object);
+        if (entry != NULL && !entry->is_removed && entry->id >= first_id &&
+            entry->id <= last_id) {
+            VjBlockObject object = vj_block_object_of(entry);
+
+            g_array_append_val(seen, object);
         }
     }
     vj_mutex_unlock(&b->lock);
@@ -618,7 +627,7 @@ static int block_each(VjStore *s, uint64_t first_id, uint64_t last_id,
                      .loc = vj_block_loc_encode(object->nonce),
                      .stored_bytes = object->bytes};
 
-        if (!visit(opaque, &put, object->put_us)) {
+        if (!visit(opaque, &put, (int64_t)object->put_s * G_USEC_PER_SEC)) {
             break;
         }
     }
@@ -822,7 +831,7 @@ static bool block_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts
     b->fd = -1;
     b->read_only = place->read_only;
     b->must_sync = !place->create;
-    b->last_nonce = vj_random_u64();
+    b->last_nonce = (uint32_t)vj_random_u64();
     b->bad_key_changes = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
     b->unsynced = g_array_new(FALSE, FALSE, sizeof(VjBlockUnsynced));
     vj_block_table_init(&b->objects);

@@ -75,7 +75,7 @@ static void try_key(const uint8_t *data, size_t len)
 static void try_locator(const uint8_t *data, size_t len)
 {
     VjLoc loc, again;
-    uint64_t nonce;
+    uint32_t nonce;
 
     if (len < sizeof loc.bytes) {
         return;

@@ -267,7 +267,7 @@ static void test_space_marks_what_keys_say(void **state)
 
 static void test_table_is_as_a_hash_table_has_it(void **state)
 {
-    GHashTable *model = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    GHashTable *model = g_hash_table_new(g_direct_hash, g_direct_equal);
     VjBlockTable t;
     VjRng rng;
 
@@ -275,23 +275,24 @@ static void test_table_is_as_a_hash_table_has_it(void **state)
     vj_rng_init(&rng, 20261127);
     vj_block_table_init(&t);
     for (unsigned step = 0; step < 40000; step++) {
-        uint64_t nonce = vj_rng_below(&rng, 6000);
+        uint32_t nonce = (uint32_t)vj_rng_below(&rng, 6000);
         VjBlockEntry *entry = vj_block_table_find(&t, nonce / 2, nonce);
         gpointer first = NULL;
-        bool is_there = g_hash_table_lookup_extended(model, &nonce, NULL, &first);
+        bool is_there =
+            g_hash_table_lookup_extended(model, GUINT_TO_POINTER(nonce), NULL, &first);
 
         assert_int_equal(entry != NULL, is_there);
         assert_null(vj_block_table_find(&t, nonce / 2 + 1, nonce));
         if (is_there) {
-            assert_int_equal(entry->object.first_block, GPOINTER_TO_UINT(first));
+            assert_int_equal(vj_block_object_of(entry).first_block,
+                             GPOINTER_TO_UINT(first));
             vj_block_table_remove(&t, entry);
-            g_hash_table_remove(model, &nonce);
+            g_hash_table_remove(model, GUINT_TO_POINTER(nonce));
         } else {
             VjBlockObject object = {.id = nonce / 2, .nonce = nonce, .first_block = step};
 
             assert_non_null(vj_block_table_add(&t, &object));
-            g_hash_table_insert(model, g_memdup2(&nonce, sizeof nonce),
-                                GUINT_TO_POINTER(step));
+            g_hash_table_insert(model, GUINT_TO_POINTER(nonce), GUINT_TO_POINTER(step));
         }
         assert_int_equal(t.count, g_hash_table_size(model));
     }
@@ -312,7 +313,7 @@ static void test_superblocks_and_keys_as_bytes(void **state)
     VjBlockObject object = {.id = 1,
                             .nonce = 2,
                             .first_block = 300,
-                            .put_us = -4,
+                            .put_s = 4000000000,
                             .bytes = 5000},
                   read;
     uint8_t bytes[VJ_BLOCK_BYTES];
@@ -351,7 +352,7 @@ static void test_superblocks_and_keys_as_bytes(void **state)
     assert_int_equal(read.id, 1);
     assert_int_equal(read.nonce, 2);
     assert_int_equal(read.first_block, 300);
-    assert_int_equal(read.put_us, -4);
+    assert_int_equal(read.put_s, 4000000000);
     assert_int_equal(read.bytes, 5000);
     assert_false(vj_block_key_decode(key, value, 301, &read)); /* it has two blocks */
     for (size_t bit = 0; bit < (key.len + value.len) * 8; bit++) {
@@ -831,11 +832,12 @@ static bool is_there(VjStoreTest *t, uint64_t id, size_t len, uint64_t first_blo
 static uint64_t first_block_of(VjStoreTest *t, uint64_t id, VjLoc loc)
 {
     VjBlockStore *b = block_of(t);
-    uint64_t nonce = 0, first;
+    uint32_t nonce = 0;
+    uint64_t first;
 
     assert_true(vj_block_loc_decode(loc, &nonce));
     vj_mutex_lock(&b->lock);
-    first = vj_block_table_find(&b->objects, id, nonce)->object.first_block;
+    first = vj_block_object_of(vj_block_table_find(&b->objects, id, nonce)).first_block;
     vj_mutex_unlock(&b->lock);
     return first;
 }
