@@ -12,7 +12,7 @@
 
 #define VJ_LMDB_FORMAT_KEY "varjfs"
 /* Rewritten to have something to commit; the value, eight bytes, means nothing. */
-#define VJ_LMDB_NUMBER_KEY "varjfs.turn"
+#define VJ_LMDB_NUMBER_KEY "varjfs.number"
 #define VJ_LMDB_FORMAT_MAGIC "VJFSMETA"
 #define VJ_LMDB_FORMAT_VERSION 1u
 /*
