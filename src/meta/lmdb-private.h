@@ -358,8 +358,27 @@ bool vj_lmdb_is_mostly_free(const VjLmdb *d, const VjLmdbFile *file);
 /* By apply, when the shape of the file is known anew. */
 void vj_lmdb_rewrite_look(VjLmdb *d, bool changed) VJ_REQUIRES(&d->lock);
 /* 0, or why what is being done is to be given up; the second without locks. */
-int vj_lmdb_rewrite_may_go_on(VjLmdb *d) VJ_REQUIRES(&d->lock);
-int vj_lmdb_rewrite_must_end(VjLmdb *d);
+static inline int vj_lmdb_rewrite_may_go_on(VjLmdb *d)
+{
+    const VjLmdbRewrite *r = &d->rewrite;
+
+    vj_mutex_assert_held(&d->lock);
+    if (r->stopping || d->suspect || g_atomic_int_get(&d->broken) != 0) {
+        return -ECANCELED;
+    }
+    return r->yields ? -ENOSPC : d->notes != NULL ? d->notes_error : 0;
+}
+
+static inline int vj_lmdb_rewrite_must_end(VjLmdb *d)
+{
+    int rc;
+
+    vj_mutex_lock(&d->lock);
+    rc = vj_lmdb_rewrite_may_go_on(d);
+    vj_mutex_unlock(&d->lock);
+    return rc;
+}
+
 /* Before close: no apply comes any more. */
 void vj_lmdb_rewrite_stop(VjLmdb *d);
 /* After that, where nobody reads: what was removed is not to be left behind. */

@@ -15,10 +15,10 @@
  *    opens the new file.  No I/O waits for a device here;
  * 5. fsync of the directory; then applies go on.
  *
- * Readers so wait for the readers of before, VJ_LMDB_HOLD_US at most, and for an open.  A commit
- * waits as they do if it needs room; a flush that the log takes waits for nothing.  The
- * applier waits for 3 to 5, in which at most VJ_LMDB_NOTES_LAST of keys are copied; what
- * is committed meanwhile is in memory and in the log.
+ * Readers so wait for the readers of before, VJ_LMDB_HOLD_US at most, and for an open.  A
+ * commit waits as they do if it needs room; a flush that the log takes waits for nothing.
+ * The applier waits for 3 to 5, in which at most VJ_LMDB_NOTES_LAST of keys are copied;
+ * what is committed meanwhile is in memory and in the log.
  *
  * A crash finds the old file or the new one under the name, whole, with the same keys and
  * the same log: nothing is applied between 3 and 5.  What is left of a copy the next open
@@ -143,27 +143,6 @@ void vj_lmdb_rewrite_look(VjLmdb *d, bool changed)
     /* Without a thread the next apply tries again. */
     r->free_since_us = start_thread(d) ? vj_clock_mono_us() : 0;
     vj_cond_broadcast(&d->changed);
-}
-
-int vj_lmdb_rewrite_may_go_on(VjLmdb *d)
-{
-    const VjLmdbRewrite *r = &d->rewrite;
-
-    vj_mutex_assert_held(&d->lock);
-    if (r->stopping || d->suspect || g_atomic_int_get(&d->broken) != 0) {
-        return -ECANCELED;
-    }
-    return r->yields ? -ENOSPC : d->notes != NULL ? d->notes_error : 0;
-}
-
-int vj_lmdb_rewrite_must_end(VjLmdb *d)
-{
-    int rc;
-
-    vj_mutex_lock(&d->lock);
-    rc = vj_lmdb_rewrite_may_go_on(d);
-    vj_mutex_unlock(&d->lock);
-    return rc;
 }
 
 /* For @bytes more, and for others. */

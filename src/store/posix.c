@@ -762,9 +762,9 @@ static int posix_flush_removes(VjStore *s)
     return 0;
 }
 
-/* What the device said of the zeroes of @key.  0: the object goes as it is.  A file system
- * that takes new space for them and has none must not keep objects from being removed:
- * only then there is some. */
+/* What the device said of the zeroes of @key.  0: the object goes as it is.  A file
+ * system that takes new space for them and has none must not keep objects from being
+ * removed: only then there is some. */
 static int not_overwritten(PosixStore *p, VjFdKey key, int error)
 {
     bool is_full = error == -ENOSPC || error == -EDQUOT;
