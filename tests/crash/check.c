@@ -109,6 +109,9 @@ static void write_marks(const Run *run, const char *path, size_t cut)
 
         if (r.head.kind == VJ_RECORD_MARK) {
             fprintf(to, "%.*s\n", (int)r.head.data_bytes, (const char *)r.data);
+        } else if (r.head.kind == VJ_RECORD_LINK || r.head.kind == VJ_RECORD_UNLINK) {
+            fprintf(to, "%c%.*s\n", r.head.kind == VJ_RECORD_LINK ? '+' : '-',
+                    (int)r.head.name_bytes, r.name);
         }
     }
     if (to == NULL || fclose(to) != 0) {

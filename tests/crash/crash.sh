@@ -165,7 +165,7 @@ crash_states()
 
 crash_workload()
 {
-    local name=$1 options=() shrink=0
+    local name=$1 options=() shrink=0 store=${CRASH_STORE:-} erase=
     shift
     crash_fail=0
     crash_cut_options=()
@@ -177,6 +177,11 @@ crash_workload()
         shrink=1 # after a second; the others are not disturbed by it
         crash_cut_options=(--near data.mdb.copy)
         ;;
+    erase)
+        erase='\,erase=1' store=${store:-posix}
+        [[ $store == *:* ]] && store+=\\,erase=yes || store+=:erase=yes
+        crash_cut_options=(--near data.mdb.old --hook "$srcdir/tests/crash/erase-state.sh")
+        ;;
     checkpoint)
         options=(-o checkpoint=1) # one at each unmount, and when a second has passed
         crash_cut_options=(--near new --restore-every 5)
@@ -184,7 +189,7 @@ crash_workload()
     metafault | storefault) crash_cut_options=(--near '!fault') ;;
     esac
     # With a small reserve, which each state has to set aside anew.
-    crash_make -o "${CRASH_STORE:+store=$CRASH_STORE,}objects=1K,meta=lmdb:reserve=1M\\,shrink=$shrink\\,redo=${CRASH_REDO:-256K}"
+    crash_make -o "${store:+store=$store,}objects=1K,meta=lmdb:reserve=1M\\,shrink=$shrink$erase\\,redo=${CRASH_REDO:-256K}"
     case $name in
     compact | shrink | checkpoint)
         crash_has_room "$crash_dir" || { skip "$name" "needs 1 GiB, and 5 %, of free space" && return 1; }

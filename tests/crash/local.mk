@@ -40,7 +40,7 @@ tests_crash_planted_varjfs_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=vj_store_flush,--wrap=vj_meta_flush,--wrap=vj_file_commit \
 	-Wl,--wrap=vj_meta_flush_join,--wrap=vj_fs_sync_join \
 	-Wl,--wrap=mdb_env_open,--wrap=vj_fs_sync,--wrap=fdatasync,--wrap=syncfs \
-	-Wl,--wrap=vj_redo_append,--wrap=vj_redo_begin,--wrap=vj_random_bytes
+	-Wl,--wrap=vj_redo_append,--wrap=vj_redo_begin,--wrap=vj_random_bytes,--wrap=vj_fd_overwrite
 
 CRASH_TESTS += tests/crash/node.sh
 CRASH_TESTS += tests/crash/planted.sh

@@ -19,14 +19,14 @@ export CRASH_DAEMON=$builddir/tests/crash/planted/varjfs CRASH_FIRST=yes
 # without it: see short.sh and sqlite.sh, whose hook alone can find that a transaction is missing.
 tries=5
 [ $# -gt 0 ] || set -- late-flush nosync no-rename-rule no-error sync-again no-fsync \
-    log-unsynced log-id remap-unflushed
+    log-unsynced log-id remap-unflushed erase-unsynced
 
 # SEED: with the planted bug; true when exactly it was found.
 by_states()
 {
     local status=0
     crash_workload "$workload" --seed "$1" --ops 60
-    crash_cut --states 600 --seed "$1" || status=$?
+    crash_cut ${crash_cut_options[@]+"${crash_cut_options[@]}"} --states 600 --seed "$1" || status=$?
     note "$(cat "$T/states")"
     [ "$status $(grep -c '^violation:' "$T/states")" = "1 1" ]
 }
@@ -43,13 +43,17 @@ by_hook()
 for bug; do
     export VARJFS_PLANTED=$bug
     how=by_states
-    unset CRASH_REDO
+    unset CRASH_REDO CRASH_MOUNT_EVERY
     case $bug in
     # With a log a flush succeeds where one of the two files takes it.
     no-error) workload=metafault CRASH_REDO=0 ;;
     sync-again) workload=storefault ;;
     log-id) workload=remounts ;;
     remap-unflushed) workload=fragments ;;
+    erase-unsynced)
+        workload=erase
+        export CRASH_MOUNT_EVERY=1000000 # it is seen without
+        ;;
     no-fsync)
         how=by_hook
         python3 -c "import sqlite3" 2>/dev/null || { skip "$bug: found" "needs Python's sqlite3" && continue; }

@@ -30,7 +30,7 @@ set --
 
 requires_crash
 [ ${#workloads[@]} -gt 0 ] ||
-    workloads=(edits fragments editors small commits recode gc orphans remounts mixed compact shrink checkpoint metafault \
+    workloads=(edits fragments editors small commits recode gc orphans remounts mixed compact shrink erase checkpoint metafault \
         storefault)
 each=$(((states + ${#workloads[@]} - 1) / ${#workloads[@]}))
 declare -A made violations records
@@ -58,8 +58,10 @@ for ((from = 0; from < each; from += 250)); do
     for name in "${workloads[@]}"; do
         round=$((seed + from / 250))
         crash_workload "$name" --seed "$round" --ops "$(ops_of "$name")" || continue
+        hook=(--tree --hook "$srcdir/tests/crash/mount-state.sh" --hook-every 100)
+        [ "$name" != erase ] || hook=() # its own
         crash_states "$name, seed $round" --states $count --seed "$round" --jobs "$jobs" \
-            --tree --hook "$srcdir/tests/crash/mount-state.sh" --hook-every 100
+            ${hook[@]+"${hook[@]}"}
         made[$name]=$((${made[$name]:-0} + $(value_of states)))
         violations[$name]=$((${violations[$name]:-0} + $(value_of violations)))
         records[$name]=$((${records[$name]:-0} + $(value_of records)))

@@ -14,8 +14,8 @@ requires_crash
 seed=${VARJFS_MODEL_SEED:-$RANDOM$RANDOM}
 note "seed $seed"
 [ $# -gt 0 ] || set -- edits:60 editors:20 small:150 commits:700 recode:30 gc:40 orphans:6 \
-    remounts:20 mixed:100 compact:20 shrink:20 checkpoint:40 metafault:60 storefault:40 \
-    block/gc:40 block/mixed:100 block/storefault:40 block,direct=yes/gc:40 block,direct=yes/mixed:100
+    remounts:20 mixed:100 compact:20 shrink:20 erase:20 checkpoint:40 metafault:60 storefault:40 \
+    block/gc:40 block/erase:20 block/mixed:100 block/storefault:40 block,direct=yes/gc:40 block,direct=yes/mixed:100
 for word; do
     name=${word%:*} store=
     [[ $name != */* ]] || { store=${name%/*} && store=${store/,/:}; }

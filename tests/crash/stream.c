@@ -46,6 +46,11 @@ static void append_mark(const StreamWriter *w, const char *text)
     }
 }
 
+void stream_note(const StreamWriter *w, const char *text)
+{
+    append_mark(w, text);
+}
+
 static void G_GNUC_PRINTF(2, 3) mark(StreamWriter *w, const char *format, ...)
 {
     g_autoptr(GString) text = g_string_new(w->name);

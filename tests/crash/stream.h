@@ -42,6 +42,9 @@ void stream_close(StreamWriter *w);
 void G_GNUC_PRINTF(2, 3) G_GNUC_NORETURN
     stream_failed(const StreamWriter *w, const char *format, ...);
 
+/* A mark as it is, for a hook. */
+void stream_note(const StreamWriter *w, const char *text);
+
 /* ---- contents ---------------------------------------------------------------------- */
 
 /* A new file under a new name, open. */

@@ -595,6 +595,155 @@ static void run_shrink(StreamWriter *w, const Options *o)
     compact(w, o, true);
 }
 
+/* ---- what is removed is overwritten ------------------------------------------------ */
+
+#define SECRET_FILES 3u
+#define SECRET_BYTES ((size_t)40 << 10)
+#define ERASED_WAIT_US ((int64_t)60 * G_USEC_PER_SEC)
+#define POLL_US 2000
+
+/* As erase-state.sh looks for it. */
+static char *secret_text(int round)
+{
+    return g_strdup_printf("nobody is to find number %d again\n", round);
+}
+
+static char *secret_path(const Options *o, int round, unsigned i)
+{
+    return g_strdup_printf("%s/secret%d-%u", o->dir, round, i);
+}
+
+/* Of files beside the stream: one inline, one of objects, one of a fragment; and an
+ * attribute. */
+static void make_secrets(StreamWriter *w, const Options *o, int round)
+{
+    static const size_t lengths[SECRET_FILES] = {3000, SECRET_BYTES, SECRET_BYTES};
+    g_autofree char *text = secret_text(round), *bytes = g_malloc(SECRET_BYTES);
+    size_t len = strlen(text);
+
+    for (unsigned i = 0; i < SECRET_FILES; i++) {
+        g_autofree char *path = secret_path(o, round, i);
+        int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+
+        for (size_t at = 0; at < lengths[i]; at += len) {
+            memcpy(bytes + at, text, MIN(len, lengths[i] - at));
+        }
+        if (fd < 0 || fsetxattr(fd, "user.secret", text, len, 0) < 0 ||
+            write(fd, bytes, lengths[i]) != (ssize_t)lengths[i] || fsync(fd) < 0 ||
+            (i == 2 && (pwrite(fd, bytes + 7, 2000, 100) != 2000 || fsync(fd) < 0)) ||
+            close(fd) < 0) {
+            stream_failed(w, "%s", path);
+        }
+    }
+}
+
+static void remove_secrets(StreamWriter *w, const Options *o, int round)
+{
+    g_autofree char *gc = g_strdup_printf(
+        "varjfsctl sync %s && varjfsctl gc %s >/dev/null", o->dir, o->dir);
+
+    for (unsigned i = 0; i < SECRET_FILES; i++) {
+        g_autofree char *path = secret_path(o, round, i);
+
+        if (unlink(path) < 0) {
+            stream_failed(w, "%s", path);
+        }
+    }
+    run_command(w, gc);
+}
+
+/* The file, as it is now: the log may have it until the unmount. */
+static bool is_secret_in(const char *path, const char *text)
+{
+    g_autoptr(GError) error = NULL;
+    g_autofree char *bytes = NULL;
+    gsize len = 0;
+
+    return g_file_get_contents(path, &bytes, &len, &error) &&
+           memmem(bytes, len, text, strlen(text)) != NULL;
+}
+
+static void edit_once(StreamWriter *w, WFile **files, int64_t until_us, const char *what)
+{
+    WFile *f = some_file(w, files, EDIT_FILES);
+
+    stream_edit(w, f, some_file(w, files, EDIT_FILES), EDIT_MOST);
+    sync_some(w, f);
+    if (vj_clock_mono_us() > until_us) {
+        errno = ETIMEDOUT;
+        stream_failed(w, "%s", what);
+    }
+}
+
+/* Until the metadata file has it, and not the log alone. */
+static void edit_until_moved(StreamWriter *w, const Options *o, WFile **files, int round)
+{
+    g_autofree char *text = secret_text(round);
+    g_autofree char *data = g_build_filename(o->source, "meta", "data.mdb", NULL);
+    int64_t until_us = vj_clock_mono_us() + ERASED_WAIT_US;
+
+    while (!is_secret_in(data, text)) {
+        edit_once(w, files, until_us, "what was made is not in data.mdb");
+    }
+}
+
+/* Until the metadata have been written anew, twice without it: then it is durable that
+ * they are without. */
+static void edit_until_erased(StreamWriter *w, const Options *o, WFile **files, int round)
+{
+    g_autofree char *text = secret_text(round);
+    g_autofree char *data = g_build_filename(o->source, "meta", "data.mdb", NULL);
+    g_autofree char *old = g_build_filename(o->source, "meta", "data.mdb.old", NULL);
+    int64_t until_us = vj_clock_mono_us() + ERASED_WAIT_US;
+    unsigned anew = 0;
+    ino_t before = data_file(w, o), now;
+
+    while (anew < 2 || access(old, F_OK) == 0) {
+        /* Edits would use the pages again that have it, before the first time. */
+        if (anew > 0 || vj_clock_mono_us() > until_us) {
+            edit_once(w, files, until_us, "what was removed is not overwritten");
+        } else {
+            g_usleep(POLL_US);
+        }
+        now = data_file(w, o);
+        if (now != before) {
+            anew = is_secret_in(data, text) ? 0 : anew + 1;
+            before = now;
+        }
+    }
+}
+
+/* Of a mount with erase=1 for the metadata, and erase=yes for objects. */
+static void run_erase(StreamWriter *w, const Options *o)
+{
+    int rounds = MAX(o->ops / 20, 1);
+    WFile *files[EDIT_FILES];
+
+    make_files(w, files, EDIT_FILES);
+    for (int round = 1; round <= rounds; round++) {
+        g_autofree char *removed = g_strdup_printf("!removed %d", round);
+        g_autofree char *erased = g_strdup_printf("!erased %d", round);
+
+        make_secrets(w, o, round);
+        for (int i = 0; i < o->ops / rounds; i++) {
+            WFile *f = some_file(w, files, EDIT_FILES);
+
+            stream_edit(w, f, some_file(w, files, EDIT_FILES), EDIT_MOST);
+            if (one_in(w, 4)) {
+                sync_some(w, f);
+            }
+        }
+        edit_until_moved(w, o, files, round);
+        remove_secrets(w, o, round);
+        stream_note(w, removed);
+        edit_until_erased(w, o, files, round);
+        stream_note(w, erased);
+        if (round < rounds) {
+            remount(w, o);
+        }
+    }
+}
+
 /* ---- checkpoints ------------------------------------------------------------------- */
 
 typedef struct Checkpoint {
@@ -739,6 +888,7 @@ static const Workload workloads[] = {
     {"mixed", 800, run_mixed},
     {"compact", 60, run_compact},
     {"shrink", 60, run_shrink},
+    {"erase", 60, run_erase},
     {"checkpoint", 150, run_checkpoint},
     {"metafault", 200, run_faults},
     {"storefault", 200, run_faults},

@@ -13,6 +13,7 @@
  *   sync-again       where a sync failed it is made again, and the second one believed
  *   log-unsynced     records of the redo log are not synced
  *   log-id           every redo log has the same id: records of an earlier one count
+ *   erase-unsynced   what is removed goes before the zeroes over it are durable
  *   no-fsync         fsync of a file does nothing: all is sound, and what was promised is
  *                    not there
  */
@@ -44,13 +45,15 @@ int __real_vj_redo_begin(int dir_fd, uint64_t bytes, VjRedo **out);
 int __wrap_vj_redo_begin(int dir_fd, uint64_t bytes, VjRedo **out);
 void __real_vj_random_bytes(void *dst, size_t len);
 void __wrap_vj_random_bytes(void *dst, size_t len);
+int __real_vj_fd_overwrite(int fd, uint64_t bytes);
+int __wrap_vj_fd_overwrite(int fd, uint64_t bytes);
 int __real_fdatasync(int fd);
 int __wrap_fdatasync(int fd);
 int __real_syncfs(int fd);
 int __wrap_syncfs(int fd);
 
 static gpointer unflushed; /* VjStore */
-static __thread bool in_append, in_begin;
+static __thread bool is_unsynced, in_begin;
 
 static bool has_bug(const char *name)
 {
@@ -126,9 +129,9 @@ int __wrap_vj_redo_append(VjRedo *log, const VjRedoRun *run, uint8_t *bytes)
 {
     int r;
 
-    in_append = has_bug("log-unsynced");
+    is_unsynced = has_bug("log-unsynced");
     r = __real_vj_redo_append(log, run, bytes);
-    in_append = false;
+    is_unsynced = false;
     return r;
 }
 
@@ -151,9 +154,19 @@ void __wrap_vj_random_bytes(void *dst, size_t len)
     }
 }
 
+int __wrap_vj_fd_overwrite(int fd, uint64_t bytes)
+{
+    int r;
+
+    is_unsynced = has_bug("erase-unsynced");
+    r = __real_vj_fd_overwrite(fd, bytes);
+    is_unsynced = false;
+    return r;
+}
+
 int __wrap_fdatasync(int fd)
 {
-    int r = in_append ? 0 : __real_fdatasync(fd);
+    int r = is_unsynced ? 0 : __real_fdatasync(fd);
 
     return r < 0 && has_bug("sync-again") ? __real_fdatasync(fd) : r;
 }
