@@ -470,7 +470,7 @@ static uint64_t bytes_read(void)
     return at != NULL ? g_ascii_strtoull(at + strlen("\nread_bytes: "), NULL, 10) : 0;
 }
 
-/* Of all that is asked for, however long it is; the kernel takes the start of it alone. */
+/* All that is asked for, however long it is: of one call the kernel takes the start. */
 static void all_is_read_ahead(void **state)
 {
     enum { LEN = 24 << 20 };
