@@ -98,8 +98,8 @@ static const VjOptSpec mount_options[] = {
     {.name = "uring",
      .type = VJ_OPT_CHOICE,
      .fallback = "auto",
-     .choices = "auto|off",
-     .help = "io_uring for requests; this version does without"},
+     .choices = "auto|on|off",
+     .help = "io_uring for requests; auto: where the kernel offers it"},
     {.name = "log",
      .type = VJ_OPT_STRING,
      .help = "a file, or syslog (default in the background)"},
@@ -166,6 +166,7 @@ typedef struct Command {
     VjPlace *place;
     VjSourceOwners owners;
     VjGuard *guard;
+    VjRings *rings; /* NULL: none */
 } Command;
 
 static void usage(FILE *to)
@@ -275,6 +276,8 @@ static bool serve_volume(Command *c, VjVolume *volume, GError **error)
         .mountpoint = c->mountpoint,
         .debug = c->debug,
         .busy_poll_us = (unsigned)vj_opts_number(c->opts, "busy_poll"),
+        .rings = c->rings,
+        .needs_rings = strcmp(vj_opts_string(c->opts, "uring"), "on") == 0,
         .guard = c->guard,
         .ready = tell_ready,
         .opaque = c,
@@ -452,6 +455,23 @@ static void never_wait_for_own_pages(void)
     }
 }
 
+/* No ring can be made in the sandbox. */
+static bool make_rings(Command *c, GError **error)
+{
+    const char *when = vj_opts_string(c->opts, "uring");
+    g_autoptr(GError) why = NULL;
+
+    if (strcmp(when, "off") == 0) {
+        return true;
+    }
+    c->rings = vj_rings_new(&why);
+    if (c->rings == NULL && strcmp(when, "on") == 0) {
+        g_propagate_prefixed_error(error, g_steal_pointer(&why), "uring=on: ");
+        return false;
+    }
+    return true;
+}
+
 /* The daemon proper, in the background or not. */
 static int run(Command *c)
 {
@@ -470,7 +490,7 @@ static int run(Command *c)
         c->owners = vj_source_owners(c->place);
         ok = vj_source_is_ours(c->place, c->source, !vj_opts_flag(c->opts, "ro"), 0,
                                &error) &&
-             start_guard(c, &error);
+             start_guard(c, &error) && make_rings(c, &error);
     }
     if (ok) {
         never_wait_for_own_pages();
@@ -478,6 +498,7 @@ static int run(Command *c)
         ok = serve(c, &error);
     }
     vj_guard_end(c->guard);
+    vj_rings_free(g_steal_pointer(&c->rings));
     closed = vj_place_close(g_steal_pointer(&c->place));
     g_assert(closed == 0); /* it is marked by a volume alone, which closes it */
     if (!ok) {

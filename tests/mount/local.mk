@@ -54,6 +54,7 @@ MOUNT_TESTS += \
 	tests/mount/transform-read.sh \
 	tests/mount/transform.sh \
 	tests/mount/two-calls.sh \
+	tests/mount/uring.sh \
 	tests/mount/user.sh \
 	tests/mount/varjfsctl.sh \
 	tests/mount/volume-elsewhere.sh \

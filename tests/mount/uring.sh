@@ -1,0 +1,161 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-3.0-or-later
+#
+# Requests that come by io_uring, and what uring= does where the kernel does not offer it.  The switch of the
+# kernel is for all mounts, so it is on only while this test mounts, and then as it was before.
+
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
+
+requires_fuse
+requires root
+requires program varjfsctl
+requires command python3
+switch=/sys/module/fuse/parameters/enable_uring
+[ -w $switch ] || skip_all "the kernel has no requests by io_uring"
+before=$(cat $switch)
+
+as_before()
+{
+    echo "$before" >$switch
+}
+at_exit as_before
+
+# with_switch Y|N COMMAND [ARG...]: while it is so
+with_switch()
+{
+    local status=0
+    echo "$1" >$switch
+    "${@:2}" || status=$?
+    as_before
+    return $status
+}
+
+ring_threads()
+{
+    cat "/proc/$(daemon_pid)/task/"*/comm | grep -c '^varjfs-ring$'
+}
+
+# Of requests, by the kind that varjfsctl stats knows.
+count_of()
+{
+    varjfsctl stats --json "$MNT" | python3 -c 'import json, sys
+print(json.load(sys.stdin)["request"][sys.argv[1]]["calls"])' "$1"
+}
+
+# shellcheck disable=SC2119 # without options
+make_fs
+mkdir -p "$MNT"
+
+# ---- where the kernel does not offer it
+
+status=0
+said=$(with_switch N varjfs "$SOURCE" "$MNT" -o uring=on 2>&1) || status=$?
+is "uring=on, refused: status" $status 1
+is "uring=on, refused: why" "$said" "varjfs: uring=on: the kernel offers none ($switch)"
+is "nothing was mounted" "$(mount_points_below "$T")" ""
+with_switch N mount_varjfs -o uring=auto
+is "uring=auto does without" "$(ring_threads)" 0
+umount_varjfs
+
+# ---- where it does
+
+with_switch Y mount_varjfs -o uring=off
+is "uring=off does without" "$(ring_threads)" 0
+umount_varjfs
+status=0
+said=$(with_switch Y varjfs "$SOURCE" "$MNT" -o uring=on 2>&1) || status=$?
+case $said in
+*custom*) said="libfuse was built without what rings take" ;;
+esac
+if [ $status != 0 ]; then
+    skip "the rest" "$said"
+    tap_done
+    exit
+fi
+check "each processor has a ring" test "$(ring_threads)" -ge "$(nproc)"
+looked=$(count_of getattr)
+python3 -c 'import os, sys
+for _ in range(1000):
+    os.listxattr(sys.argv[1])' "$MNT"
+check "its requests are counted" test "$(count_of listxattr)" -ge 1000
+check "and no others" test "$(count_of getattr)" -le $((looked + 100))
+
+# From all processors at once, of all sizes.
+work()
+{
+    python3 - "$MNT/$1" <<'PYTHON'
+import os
+import random
+import sys
+
+where, chance = sys.argv[1], random.Random(sys.argv[1])
+os.mkdir(where)
+for number in range(60):
+    path = f"{where}/{number}"
+    data = chance.randbytes(chance.choice([0, 1, 4096, 65536, 65537, 300000, 3 << 20]))
+    with open(path, "wb") as f:
+        f.write(data)
+        if number % 10 == 0:
+            os.fsync(f.fileno())
+    fd = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    assert os.pread(fd, len(data) + 1, 0) == data
+    at = chance.randrange(len(data) + 1)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    assert os.pread(fd, 1000, at) == data[at:at + 1000]
+    os.close(fd)
+    os.rename(path, path + "-there")
+    os.link(path + "-there", path)
+    os.chmod(path, 0o600)
+    assert os.stat(path).st_size == len(data) and os.stat(path).st_nlink == 2
+    os.unlink(path + "-there")
+assert sorted(os.listdir(where)) == sorted(str(number) for number in range(60))
+PYTHON
+}
+workers=()
+for i in 1 2 3 4 5 6; do
+    work $i &
+    workers+=($!)
+done
+status=0
+for i in "${workers[@]}"; do
+    wait "$i" || status=$?
+done
+is "six processes at once: exit status" $status 0
+
+# shellcheck disable=SC2154 # tap.sh sets srcdir
+python3 "$srcdir/tests/mount/edits.py" "$MNT" >"$T/edits" 2>&1
+is "edits.py: exit status" $? 0
+check "to read-only" varjfs "$SOURCE" "$MNT" -o remount,ro
+check "and back" varjfs "$SOURCE" "$MNT" -o remount,rw
+umount_varjfs
+fsck_clean "afterwards"
+
+# ---- edits whose notifications make the kernel send WRITEs
+
+mkdir "$T/hold"
+export VJ_HOLD=$T/hold
+VARJFS_TEST_DELAY=threads=4 with_switch Y mount_varjfs -o uring=on
+for i in $(seq "${VARJFS_TEST_ROUNDS:-20}"); do
+    timeout --kill-after=10 120 python3 "$srcdir/tests/mount/cache.py" "$MNT" few_ >"$T/few" 2>&1 ||
+        break
+done
+is "more dirty mappings than threads: exit status" $? 0
+umount_varjfs
+
+# ---- the end
+
+with_switch Y mount_varjfs -o uring=on
+exec 8>"$MNT/open"
+echo more >&8
+dd if=/dev/zero of="$MNT/many" bs=64K count=64 status=none
+kill_varjfs
+check "who has a file open comes back" sh -c "! echo more >&8" 2>/dev/null
+exec 8>&-
+with_switch Y mount_varjfs -o uring=on
+check "a mount after that" test -d "$MNT/1"
+pid=$(daemon_pid)
+kill -TERM "$pid"
+check "SIGTERM ends it" wait_for 30 process_gone "$pid"
+fsck_clean "after the ends"
+tap_done
