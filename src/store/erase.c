@@ -62,12 +62,17 @@ unsigned vj_erasures_failed(VjErasures *e, uint64_t id, uint64_t nonce)
     }
     w->tries++;
     if (w->tries == VJ_ERASE_TRIES_MAX) {
-        g_hash_table_remove(e->waiting, w);
-        e->given_up++;
+        vj_erasures_give_up(e, id, nonce);
         return 0;
     }
     w->next_us = vj_clock_mono_us() + (VJ_ERASE_PAUSE_FIRST_US << (w->tries - 1));
     return w->tries;
+}
+
+void vj_erasures_give_up(VjErasures *e, uint64_t id, uint64_t nonce)
+{
+    vj_erasures_done(e, id, nonce);
+    e->given_up++;
 }
 
 void vj_erasures_done(VjErasures *e, uint64_t id, uint64_t nonce)

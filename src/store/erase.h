@@ -31,8 +31,11 @@ void vj_erasures_init(VjErasures *e);
 void vj_erasures_clear(VjErasures *e);
 /* False: it failed a moment ago. */
 bool vj_erasures_is_due(const VjErasures *e, uint64_t id, uint64_t nonce);
-/* It failed: the number of the try; 0: it was the last, and is counted as given up. */
+/* It failed: the number of the try, VJ_ERASE_TRIES_MAX where tries are not counted; 0: it
+ * was the last, and is counted as given up. */
 unsigned vj_erasures_failed(VjErasures *e, uint64_t id, uint64_t nonce);
+/* It goes as it is at once, whatever was tried. */
+void vj_erasures_give_up(VjErasures *e, uint64_t id, uint64_t nonce);
 /* It is overwritten, or is not there any more. */
 void vj_erasures_done(VjErasures *e, uint64_t id, uint64_t nonce);
 

@@ -772,7 +772,7 @@ static int not_overwritten(PosixStore *p, VjFdKey key, int error)
 
     vj_mutex_lock(&p->removed_lock);
     if (is_full) {
-        p->erasures.given_up++;
+        vj_erasures_give_up(&p->erasures, key.id, key.nonce);
     } else {
         try = vj_erasures_failed(&p->erasures, key.id, key.nonce);
     }

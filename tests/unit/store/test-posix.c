@@ -15,6 +15,7 @@
 /* ---- fdatasync of the code under test ---------------------------------------------- */
 
 static ino_t failing; /* syncs of this file fail; 0: of none */
+static int failing_with = EIO;
 static unsigned failed;
 
 int __real_fdatasync(int fd);
@@ -26,7 +27,7 @@ int __wrap_fdatasync(int fd)
 
     if (failing != 0 && fstat(fd, &st) == 0 && st.st_ino == failing) {
         failed++;
-        errno = EIO;
+        errno = failing_with;
         return -1;
     }
     return __real_fdatasync(fd);
@@ -435,6 +436,26 @@ static void test_gives_up_to_erase(void **state)
     assert_int_equal(failed, VJ_ERASE_TRIES_MAX);
     failing = 0;
     assert_int_equal(faccessat(t->dir_fd, name, F_OK, 0), -1);
+    vj_store_test_expect_erasures(t->s, 0, 1);
+    vj_clock_set_for_test(NULL, 0);
+}
+
+/* One that waits goes where there is no space for the zeroes, and waits no more. */
+static void test_gives_up_to_erase_without_space(void **state)
+{
+    VjStoreTest *t = *state;
+    VjPut object = vj_store_test_put(t->s, 1, 5000);
+    VJ_AUTO_FD fd = -1;
+
+    assert_int_equal(vj_store_flush(t->s), 0);
+    fd = fail_syncs_of(t, &object);
+    assert_int_equal(vj_store_remove(t->s, 1, object.loc), -EIO);
+    vj_store_test_expect_erasures(t->s, 1, 0);
+    vj_store_test_pass_pause(1);
+    failing_with = ENOSPC;
+    assert_int_equal(vj_store_remove(t->s, 1, object.loc), 0);
+    failing_with = EIO;
+    failing = 0;
     vj_store_test_expect_erasures(t->s, 0, 1);
     vj_clock_set_for_test(NULL, 0);
 }
@@ -877,6 +898,7 @@ static const struct CMUnitTest tests[] = {
     STORE_TEST_WITH(test_erases, "posix:erase=yes"),
     STORE_TEST_WITH(test_tries_to_erase_again, "posix:erase=yes"),
     STORE_TEST_WITH(test_gives_up_to_erase, "posix:erase=yes"),
+    STORE_TEST_WITH(test_gives_up_to_erase_without_space, "posix:erase=yes"),
     STORE_TEST_WITH(test_doubt_ends_where_nothing_can_be_erased, "posix:erase=yes"),
     STORE_TEST(test_does_not_erase),
     STORE_TEST(test_other_device),
