@@ -16,7 +16,9 @@
 
 static uint32_t now_s(void)
 {
-    return (uint32_t)CLAMP(vj_clock_real().tv_sec, 0, UINT32_MAX);
+    int64_t now = vj_clock_real().tv_sec;
+
+    return (uint32_t)CLAMP(now, 0, (int64_t)UINT32_MAX);
 }
 
 /* What @stays is used until the next open, which counts again. */

@@ -901,7 +901,6 @@ static void test_erases(void **state)
     assert_int_equal(vj_store_remove(t->s, 4, small.loc), 0);
     expect_text(t, &before);
     expect_text(t, &after);
-    expect_text(t, &after);
 }
 
 static uint64_t used_blocks(VjStoreTest *t)
