@@ -100,9 +100,10 @@ struct Ring {
     RingThread *owner; /* atomic; NULL: none for a moment */
     gint sleeps;       /* atomic: the owner is to be woken by a signal */
     VjRingEntry *done; /* atomic: a stack; the owner takes all of it */
-    /* Of the owner: */
+    /* guarded by all->lock until vj_rings_stop: */
     RingThread threads[THREADS_MOST];
     unsigned thread_count;
+    /* Of the owner: */
     unsigned to_submit;
     bool has_handed_near; /* since it slept: to a thread of this processor */
     /* Shared with the kernel: */
@@ -240,19 +241,30 @@ static bool ring_init(Ring *g, VjRings *all, unsigned queue_id, GError **error)
 
 /* ---- answers ----------------------------------------------------------------------- */
 
+/* An owner that sleeps looks at the ring again. */
+static void wake_owner(Ring *g)
+{
+    const RingThread *owner;
+
+    if (g_atomic_int_compare_and_exchange(&g->sleeps, 1, 0)) {
+        owner = g_atomic_pointer_get(&g->owner);
+        /* NULL: it has woken by itself and left the ring; the next one looks before it
+         * sleeps. */
+        if (owner != NULL) {
+            pthread_kill(owner->id, VJ_FRONT_WAKE_SIGNAL);
+        }
+    }
+}
+
 static void be_done(VjRingEntry *e)
 {
     Ring *g = e->ring;
-    RingThread *owner;
 
     e->next_done = g_atomic_pointer_get(&g->done);
     while (!g_atomic_pointer_compare_and_exchange(&g->done, e->next_done, e)) {
         e->next_done = g_atomic_pointer_get(&g->done);
     }
-    if (g_atomic_int_compare_and_exchange(&g->sleeps, 1, 0)) {
-        owner = g_atomic_pointer_get(&g->owner);
-        pthread_kill(owner->id, VJ_FRONT_WAKE_SIGNAL);
-    }
+    wake_owner(g);
 }
 
 static void send_done(Ring *g)
@@ -430,8 +442,9 @@ void vj_rings_look(VjRings *r, bool (*is_dying)(pid_t tid))
                 .len = sizeof out, .error = -EINTR, .unique = one->unique};
             struct iovec iov = {&out, sizeof out};
             size_t bytes;
+            bool is_answered = vj_rings_answer(r, &iov, 1, &bytes);
 
-            g_assert(vj_rings_answer(r, &iov, 1, &bytes));
+            g_assert(is_answered);
             vj_trace(front, "a caller is killed: %d: it had no thread", (int)one->tid);
         }
     }
@@ -744,7 +757,8 @@ VjRings *vj_rings_new(GError **error)
         return NULL;
     }
     if (count == 0) {
-        (void)vj_error_set(error, ENOTSUP, "there are more than %u processors",
+        (void)vj_error_set(error, ENOTSUP,
+                           "the processors are more than %u, or not numbered from 0 on",
                            RINGS_MOST);
         return NULL;
     }
@@ -830,11 +844,7 @@ static void stop_ring(Ring *g)
     if (count == 0) {
         return;
     }
-    if (g_atomic_int_compare_and_exchange(&g->sleeps, 1, 0)) {
-        RingThread *owner = g_atomic_pointer_get(&g->owner);
-
-        pthread_kill(owner->id, VJ_FRONT_WAKE_SIGNAL);
-    }
+    wake_owner(g);
     for (unsigned i = 0; i < count; i++) {
         wake_spare(g);
     }
