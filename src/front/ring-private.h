@@ -76,9 +76,9 @@ void vj_rings_look(VjRings *r, bool (*is_dying)(pid_t tid));
 /* One thread leaves vj_rings_take of VJ_RINGS_ANY. */
 void vj_rings_wake(VjRings *r);
 
-/* Copies the request, as it would come from /dev/fuse: its payload to @payload, of
- * VJ_FRONT_IO_MAX bytes, the rest before that, where VJ_RING_HEAD_MOST are free.  Where
- * it begins is *@begin; returns its length. */
+/* Copies the request, as it would come from /dev/fuse: its payload to @payload, which
+ * has room for it, the rest before that, where VJ_RING_HEAD_MOST are free.  Where it
+ * begins is *@begin; returns its length. */
 size_t vj_ring_copy(const VjRingEntry *e, uint8_t *payload, uint8_t **begin);
 /* False: @iov answers no request of a ring.  Any thread. */
 bool vj_rings_answer(VjRings *r, const struct iovec *iov, int count, size_t *bytes);

@@ -592,6 +592,17 @@ static bool add_thread(Ring *g)
     return added;
 }
 
+/* The kernel has no use for an entry any more: the connection ends, else it is wrong. */
+static void tell_entry_is_over(const Ring *g, int error)
+{
+    if (error == -ENOTCONN || error == -ECONNABORTED || error == -ECANCELED) {
+        vj_trace(front, "ring %u: an entry is over: %d", g->queue_id, error);
+    } else {
+        vj_log_error("io_uring: processor %u has an entry less: %s", g->queue_id,
+                     g_strerror(-error));
+    }
+}
+
 /* What has come is handled until the ring is another thread's. */
 static void reap(RingThread *t)
 {
@@ -609,7 +620,7 @@ static void reap(RingThread *t)
         if (done.res == 0) {
             on_request(t, (void *)(uintptr_t)done.user_data);
         } else {
-            vj_trace(front, "ring %u: an entry is over: %d", g->queue_id, done.res);
+            tell_entry_is_over(g, done.res);
         }
     }
 }

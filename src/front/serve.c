@@ -34,6 +34,9 @@
 #define GRACE_US ((int64_t)2000000)
 
 G_STATIC_ASSERT(VJ_FS_BLOCK_BYTES >= VJ_PAGE_BYTES + VJ_FRONT_IO_MAX);
+G_STATIC_ASSERT(VJ_RING_HEAD_MOST <= VJ_PAGE_BYTES);
+/* The block of a ring's thread is of another kind, and is never handed over. */
+G_STATIC_ASSERT(NEAR_BYTES < HAND_OVER_LEAST);
 
 static _Thread_local VjWorker *this_worker;
 
