@@ -469,6 +469,9 @@ static bool make_rings(Command *c, GError **error)
         g_propagate_prefixed_error(error, g_steal_pointer(&why), "uring=on: ");
         return false;
     }
+    if (c->rings == NULL && !g_error_matches(why, VJ_ERROR, ENOTSUP)) {
+        vj_log_warn("requests come without io_uring: %s", why->message);
+    }
     return true;
 }
 

@@ -46,6 +46,8 @@ typedef struct VjRingCalls {
     /* Handles the request in @e; it is answered by vj_rings_answer, now or later, by any
      * thread. */
     void (*handle)(void *opaque, VjRingEntry *e);
+    /* The kernel has not taken an entry, -errno, and sends no requests. */
+    void (*refused)(void *opaque, int error);
     /* There are more requests than threads that wait in vj_rings_take for @queue.  False:
      * there is no other one. */
     bool (*more)(void *opaque, unsigned queue);

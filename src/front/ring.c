@@ -593,13 +593,16 @@ static bool add_thread(Ring *g)
 }
 
 /* The kernel has no use for an entry any more: the connection ends, else it is wrong. */
-static void tell_entry_is_over(const Ring *g, int error)
+static void entry_is_over(const Ring *g, const VjRingEntry *e, int error)
 {
     if (error == -ENOTCONN || error == -ECONNABORTED || error == -ECANCELED) {
         vj_trace(front, "ring %u: an entry is over: %d", g->queue_id, error);
-    } else {
-        vj_log_error("io_uring: processor %u has an entry less: %s", g->queue_id,
-                     g_strerror(-error));
+        return;
+    }
+    vj_log_error("io_uring: processor %u has an entry less: %s", g->queue_id,
+                 g_strerror(-error));
+    if (e->unique == 0) { /* it has had no request: it was not registered */
+        g->all->calls->refused(g->all->opaque, error);
     }
 }
 
@@ -620,7 +623,7 @@ static void reap(RingThread *t)
         if (done.res == 0) {
             on_request(t, (void *)(uintptr_t)done.user_data);
         } else {
-            tell_entry_is_over(g, done.res);
+            entry_is_over(g, (void *)(uintptr_t)done.user_data, done.res);
         }
     }
 }
@@ -647,7 +650,9 @@ static void own(RingThread *t)
         submitted =
             enter(t, g->to_submit, g_atomic_int_get(&g->all->is_stopping) ? 0 : 1);
         g_atomic_int_set(&g->sleeps, 0);
-        if (submitted < 0 && errno != EINTR) {
+        /* What it has no room for now it may have room for later. */
+        if (submitted < 0 && errno != EINTR && errno != EAGAIN && errno != EBUSY &&
+            errno != ENOMEM) {
             g_error("io_uring: %s", g_strerror(errno));
         }
         g->to_submit -= submitted > 0 ? (unsigned)submitted : 0;

@@ -553,7 +553,7 @@ static bool is_quick_ioctl(const VjRingHead *h)
  * Inline goes what is answered from memory, or changes memory: it sends no notification,
  * and if it waits it says so before (vj_before_wait).  What may read from a store is
  * near: whoever waits for a device holds up the requests of its processor.  So are
- * metadata on another machine.
+ * metadata on another machine, and all where a change is answered when it is safe.
  */
 static VjRingWay ring_way(void *opaque, const VjRingHead *h)
 {
@@ -602,7 +602,8 @@ static VjRingWay ring_way(void *opaque, const VjRingHead *h)
     default:
         return VJ_RING_FAR;
     }
-    if (is_inline && (s->front->is_shared || vj_fs_is_far(s->front->fs))) {
+    if (is_inline && (s->front->is_shared || vj_fs_is_far(s->front->fs) ||
+                      vj_fs_waits_for_devices(s->front->fs))) {
         return VJ_RING_NEAR;
     }
     return is_inline ? VJ_RING_INLINE : VJ_RING_FAR;
@@ -619,7 +620,17 @@ static bool ring_more(void *opaque, unsigned queue)
     return r == 0;
 }
 
+/* Its callers would wait for ever. */
+static void ring_refused(void *opaque, int error)
+{
+    VjServer *s = opaque;
+
+    tell_over(s, error);
+    fuse_session_exit(s->front->session);
+}
+
 static const VjRingCalls ring_calls = {.begin = ring_begin,
+                                       .refused = ring_refused,
                                        .end = ring_end,
                                        .handle = ring_handle,
                                        .way = ring_way,

@@ -44,6 +44,7 @@ struct VjFs {
     void *events_opaque;
     bool noatime;
     VjSafety safety;     /* of what has no setting of its own */
+    gint waits;          /* atomic: see vj_fs_waits_for_devices */
     gint read_count;     /* atomic: nodes with was_read or read_taken_by */
     gint read_end_count; /* atomic: how often one has lost both */
 

@@ -50,6 +50,12 @@ int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
 void vj_fs_set_safety(VjFs *fs, VjSafety safety)
 {
     fs->safety = safety;
+    g_atomic_int_set(&fs->waits, safety != VJ_SAFETY_NONE);
+}
+
+bool vj_fs_waits_for_devices(VjFs *fs)
+{
+    return g_atomic_int_get(&fs->waits) != 0;
 }
 
 int vj_fs_acknowledge(VjFs *fs, int r, VjSafety safety)
@@ -57,6 +63,7 @@ int vj_fs_acknowledge(VjFs *fs, int r, VjSafety safety)
     if (r < 0 || safety == VJ_SAFETY_NONE) {
         return r;
     }
+    g_atomic_int_set(&fs->waits, 1);
     vj_stall_begin();
     return vj_stall_end(safety == VJ_SAFETY_STORAGE ? vj_meta_flush(fs->meta)
                                                     : vj_meta_send(fs->meta));
@@ -70,6 +77,7 @@ int vj_fs_acknowledge_content(VjFs *fs, VjFile *file, VjSafety safety)
     if (safety == VJ_SAFETY_NONE) {
         return 0;
     }
+    g_atomic_int_set(&fs->waits, 1);
     vj_stall_begin();
     r = vj_stall_end(vj_file_commit(file));
     return vj_fs_acknowledge(fs, r, safety);

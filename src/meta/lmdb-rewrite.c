@@ -78,7 +78,6 @@ bool vj_lmdb_is_mostly_free(const VjLmdb *d, const VjLmdbFile *file)
 static int64_t due_us(const VjLmdb *d)
 {
     const VjLmdbRewrite *r = &d->rewrite;
-
     int64_t due = INT64_MAX;
 
     if (r->is_wanted) {
@@ -89,10 +88,13 @@ static int64_t due_us(const VjLmdb *d)
     }
     if (r->erase_us != 0 && r->changed_since_us != 0) {
         due = MIN(due, r->changed_since_us + r->erase_us);
-        /* The old file has no other name until the one before has gone. */
-        due = r->erase_tries > 0 ? MAX(due, r->erase_next_us) : due;
     }
-    return due == INT64_MAX ? due : MAX(due, r->not_before_us);
+    if (due == INT64_MAX) {
+        return due;
+    }
+    /* The old file has no other name until the one before has gone. */
+    due = r->erase_tries > 0 ? MAX(due, r->erase_next_us) : due;
+    return MAX(due, r->not_before_us);
 }
 
 /* The file that could not be overwritten. */
