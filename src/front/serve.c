@@ -569,7 +569,6 @@ static VjRingWay ring_way(void *opaque, const VjRingHead *h)
     case FUSE_READLINK:
     case FUSE_GETXATTR:
     case FUSE_LISTXATTR:
-    case FUSE_STATFS:
     case FUSE_OPEN:
     case FUSE_OPENDIR:
     case FUSE_READDIR:
@@ -597,6 +596,8 @@ static VjRingWay ring_way(void *opaque, const VjRingHead *h)
     case FUSE_WRITE:
         is_inline = is_quick_write(h);
         break;
+    case FUSE_STATFS: /* asks the store */
+        return VJ_RING_NEAR;
     case FUSE_READ:
         return read_bytes(h) <= NEAR_BYTES ? VJ_RING_NEAR : VJ_RING_FAR;
     default:
