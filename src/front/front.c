@@ -169,7 +169,7 @@ static bool mount_usable(Control *c)
         c->failure = g_strdup("the kernel ended the connection");
         return false;
     }
-    if (f->needs_rings && !vj_rings_are_on(f->rings)) {
+    if (f->needs_rings && !f->has_rings) {
         c->failure = g_strdup("uring=on: the kernel does not offer it");
         return false;
     }
