@@ -144,6 +144,53 @@ done
 is "more dirty mappings than threads: exit status" $status 0
 umount_varjfs
 
+# ---- a device that does not answer
+
+# One thread waits in the kernel for it, where it does nothing else; it may not be one that others need.
+thaw()
+{
+    fsfreeze --unfreeze "$T/device" 2>/dev/null
+    return 0
+}
+
+# No such name: status 1 when it was answered, 124 when not.
+look_up()
+{
+    local status=0
+    timeout 20 taskset -c 0 stat "$MNT/dir/none" >"$T/stat" 2>&1 || status=$?
+    echo $status
+}
+
+waits_for_the_device()
+{
+    grep -qsx percpu_rwsem_wait "/proc/$1/task/"*/wchan
+}
+
+mkdir "$T/device"
+truncate -s 600M "$T/disk"
+if ! { command -v taskset fsfreeze && mkfs.ext4 -q "$T/disk" && mount -o loop "$T/disk" "$T/device"; } >"$T/device.log" 2>&1; then
+    skip "a device that does not answer" "no ext4 on a loop device: $(cat "$T/device.log")"
+else
+    at_exit thaw
+    kept=$SOURCE
+    SOURCE=$T/device/source
+    # shellcheck disable=SC2119 # without options
+    make_fs
+    with_switch Y mount_varjfs -o uring=on,safety=storage
+    mkdir "$MNT/dir"
+    fsfreeze --freeze "$T/device"
+    taskset -c 0 mkdir "$MNT/one" &
+    maker=$!
+    check "a change waits for the device" wait_for 30 waits_for_the_device "$(daemon_pid)"
+    is "others of its processor are answered" "$(look_up)" 1
+    thaw
+    wait $maker
+    is "the change: exit status" $? 0
+    umount_varjfs
+    umount "$T/device"
+    SOURCE=$kept
+fi
+
 # ---- the end
 
 with_switch Y mount_varjfs -o uring=on
