@@ -1254,7 +1254,7 @@ def told_blocks_of_what_is_written_back(d):
         os.removexattr(d, "user.varjfs.transform")
 
 
-def stored(path):
+def stored_bytes(path):
     text = os.getxattr(path, "user.varjfs.status").decode()
     return int(re.search(r"^stored_size=(\d+)$", text, re.M)[1])
 
@@ -1269,10 +1269,10 @@ def told_blocks_of_what_becomes_objects_later(d):
     for at in range(4):
         os.pwrite(fd, b"x" * 2000, at * 8000)
         os.fsync(fd)
-    before = stored(path)
+    before = stored_bytes(path)
     eq(os.fstat(fd).st_blocks, (before + 511) // 512)
-    wait_for(lambda: stored(path) != before, 60)
-    eq(os.fstat(fd).st_blocks, (stored(path) + 511) // 512, before)
+    wait_for(lambda: stored_bytes(path) != before, 60)
+    eq(os.fstat(fd).st_blocks, (stored_bytes(path) + 511) // 512, before)
     os.close(fd)
 
 
