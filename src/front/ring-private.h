@@ -68,8 +68,9 @@ bool vj_rings_are_busy(VjRings *r);
 
 /* Waits for a request that is not handled inline.  NULL: vj_rings_wake, or closed. */
 VjRingEntry *vj_rings_take(VjRings *r, unsigned queue);
-/* The calling thread runs on @processor alone from now on, if it may. */
-void vj_rings_bind(unsigned processor);
+/* The calling thread runs where the callers of @queue do from now on, if the daemon may;
+ * else, and of VJ_RINGS_ANY, wherever the daemon may. */
+void vj_rings_bind(const VjRings *r, unsigned queue);
 /*
  * Once a second, while there are requests: threads for those that wait for one, which may
  * be there by now, and an answer, EINTR, to those whose callers @is_dying.

@@ -126,6 +126,7 @@ typedef struct Handed {
 
 struct VjRings {
     unsigned count, entry_count;
+    cpu_set_t may; /* what the daemon may run on; threads inherit less from rings' */
     Ring *rings;
     /* Set by vj_rings_start: */
     int fuse_fd;
@@ -666,14 +667,16 @@ static void own(RingThread *t)
     }
 }
 
-void vj_rings_bind(unsigned number)
+void vj_rings_bind(const VjRings *r, unsigned queue)
 {
-    cpu_set_t one;
+    cpu_set_t set = r->may;
 
-    CPU_ZERO(&one);
-    CPU_SET(number, &one);
-    /* It fails where it is not to run there: then nobody calls there either. */
-    (void)sched_setaffinity(0, sizeof one, &one);
+    if (queue != VJ_RINGS_ANY && CPU_ISSET(queue, &r->may)) {
+        CPU_ZERO(&set);
+        CPU_SET(queue, &set);
+    }
+    /* It fails where a cpuset has changed meanwhile, which is obeyed. */
+    (void)sched_setaffinity(0, sizeof set, &set);
 }
 
 /* True: another thread has left the ring to this one. */
@@ -716,7 +719,7 @@ static gpointer thread_main(gpointer opaque)
     sigaddset(&wake, VJ_FRONT_WAKE_SIGNAL);
     pthread_sigmask(SIG_BLOCK, &wake, &t->asleep);
     sigdelset(&t->asleep, VJ_FRONT_WAKE_SIGNAL);
-    vj_rings_bind(g->queue_id);
+    vj_rings_bind(r, g->queue_id);
     t->id = pthread_self();
     this_thread = t;
     r->calls->begin(r->opaque);
@@ -776,6 +779,10 @@ VjRings *vj_rings_new(GError **error)
         (void)vj_error_set(error, ENOTSUP,
                            "the processors are more than %u, or not numbered from 0 on",
                            RINGS_MOST);
+        return NULL;
+    }
+    if (sched_getaffinity(0, sizeof r->may, &r->may) != 0) {
+        (void)vj_error_set_errno(error, errno, "the processors of this process");
         return NULL;
     }
     while (r->count < count) {

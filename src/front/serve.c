@@ -344,8 +344,8 @@ static gpointer worker_main(gpointer opaque)
     VjFront *f = s->front;
 
     w->thread = pthread_self();
-    if (w->queue != VJ_RINGS_ANY) {
-        vj_rings_bind(w->queue);
+    if (vj_rings_are_on(f->rings)) {
+        vj_rings_bind(f->rings, w->queue);
     }
     vj_mutex_lock(&f->lock);
     g_ptr_array_add(s->workers, w);

@@ -10,6 +10,7 @@ requires_fuse
 requires root
 requires program varjfsctl
 requires command python3
+requires command taskset
 switch=/sys/module/fuse/parameters/enable_uring
 [ -w $switch ] || skip_all "the kernel has no requests by io_uring"
 before=$(cat $switch)
@@ -33,6 +34,12 @@ with_switch()
 ring_threads()
 {
     cat "/proc/$(daemon_pid)/task/"*/comm | grep -c '^varjfs-ring$'
+}
+
+# processors_of PID NAME: of each thread of that name
+processors_of()
+{
+    grep -lsx "$2" "/proc/$1/task/"*/comm | sed 's|comm$|status|' | xargs sed -n 's/^Cpus_allowed_list:\t//p'
 }
 
 # Of requests, by the kind that varjfsctl stats knows.
@@ -142,6 +149,14 @@ for i in $(seq "${VARJFS_TEST_ROUNDS:-20}"); do
     [ $status = 0 ] || break
 done
 is "more dirty mappings than threads: exit status" $status 0
+umount_varjfs
+
+# ---- a daemon that may run on some processors alone
+
+with_switch Y taskset -c 0 varjfs "$SOURCE" "$MNT" -o uring=on
+work 7
+is "it runs on no other: exit status" $? 0
+is "nor do its threads" "$(processors_of "$(daemon_pid)" 'varjfs.*' | sort -u)" 0
 umount_varjfs
 
 # ---- a device that does not answer
