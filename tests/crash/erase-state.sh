@@ -7,12 +7,7 @@
 # back with it.  What was removed for good before it is in
 # none after the next mount, which overwrites it and the log when it ends: of one state of CRASH_MOUNT_EVERY (3).
 
-exec >&2 # what a hook says belongs to the state
-. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/tap.sh"
-
-state=$VJ_CRASH_STATE
-mnt=$(dirname "$state")/mnt
-daemon=
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/crash/hook.sh"
 
 # last WORD: the number behind it in the last mark
 last()
@@ -28,21 +23,6 @@ found_of()
     for ((i = 1; i <= to; i++)); do
         grep -rlaF "$@" "nobody is to find number $i again" "$state"
     done
-}
-
-daemon_has_ended()
-{
-    [ "$(sed 's/.*) //; s/ .*//' "/proc/$daemon/stat" 2>/dev/null)" = Z ] || ! [ -e "/proc/$daemon" ]
-}
-
-is_up_or_over()
-{
-    mountpoint -q "$mnt" || daemon_has_ended
-}
-
-is_down()
-{
-    umount -i "$mnt" 2>/dev/null || ! mountpoint -q "$mnt"
 }
 
 removed=$(last removed) erased=$(last erased)

@@ -5,28 +5,7 @@
 #
 # fsck.varjfs -n, varjfs, a comparison with what the checker read, gc, umount, fsck.varjfs -n.
 
-exec >&2 # what a hook says belongs to the state
-. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/tap.sh"
-
-state=$VJ_CRASH_STATE
-mnt=$(dirname "$state")/mnt
-daemon=
-
-# A zombie has ended; the status is taken below.
-daemon_has_ended()
-{
-    [ "$(sed 's/.*) //; s/ .*//' "/proc/$daemon/stat" 2>/dev/null)" = Z ] || ! [ -e "/proc/$daemon" ]
-}
-
-is_up_or_over()
-{
-    mountpoint -q "$mnt" || daemon_has_ended
-}
-
-is_down()
-{
-    umount -i "$mnt" 2>/dev/null || ! mountpoint -q "$mnt"
-}
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/crash/hook.sh"
 
 write_more()
 {
