@@ -1,5 +1,5 @@
-# shellcheck shell=bash
 # SPDX-License-Identifier: LGPL-3.0-or-later
+# shellcheck shell=bash
 #
 # hook.sh - what hooks of "check states" have in common: the state is mounted by a daemon that is their child
 
