@@ -651,7 +651,7 @@ static void own(RingThread *t)
         submitted =
             enter(t, g->to_submit, g_atomic_int_get(&g->all->is_stopping) ? 0 : 1);
         g_atomic_int_set(&g->sleeps, 0);
-        /* Short of memory, or of room for completions: what was not taken is submitted again. */
+        /* Short of memory, or of room for completions: it is submitted again. */
         if (submitted < 0 && errno != EINTR && errno != EAGAIN && errno != EBUSY &&
             errno != ENOMEM) {
             g_error("io_uring: %s", g_strerror(errno));
