@@ -539,7 +539,7 @@ static void front_init(void *userdata, struct fuse_conn_info *conn)
     want(conn, FUSE_CAP_SPLICE_READ, false);
     want(conn, FUSE_CAP_SPLICE_WRITE, false);
     want(conn, FUSE_CAP_SPLICE_MOVE, false);
-#ifdef HAVE_FUSE_URING
+#if HAVE_DECL_FUSE_CAP_OVER_IO_URING
     /* libfuse would make rings of its own where its variable FUSE_URING_ENABLE says so;
      * ours are asked for below it (front.c). */
     want(conn, FUSE_CAP_OVER_IO_URING, false);

@@ -413,15 +413,25 @@ def passthroughs():
     return [kind for kind in (PassthroughNosplice, Passthrough) if find_passthrough(kind.program)]
 
 
+def has_rings():
+    """Does the kernel offer io_uring to those who serve FUSE?"""
+    try:
+        with open("/sys/module/fuse/parameters/enable_uring", encoding="ascii") as f:
+            return f.read().strip() == "Y"
+    except FileNotFoundError:
+        return False
+
+
 class Varjfs(Below):
     """varjfs over a directory; @make, @options: of mkfs.varjfs and of the mount, with "-o"."""
     name = "varjfs"
     make = ()  # options of mkfs.varjfs for those that say nothing else
+    mounted = ()  # options of each mount, besides its own
 
     def __init__(self, work, name=None, make=(), options=(), preload=None):
         super().__init__(work, name)
         self.source = os.path.join(work, self.name + "-source")
-        self.options, self.environment = options, dict(os.environ)
+        self.options, self.environment = [*self.mounted, *options], dict(os.environ)
         self.environment.update(preload or {})
         self.most_kib = 0
         run(program("mkfs.varjfs"), *(make or self.make), self.source)
