@@ -84,6 +84,23 @@ int vj_fs_has_privileges(VjHandle *h, bool *out)
     return 0;
 }
 
+bool vj_fs_is_without_capability(VjFs *fs, uint64_t ino)
+{
+    const VjNode *n;
+    guint record = 0;
+
+    if (vj_volume_is_shared(fs->volume)) {
+        return false;
+    }
+    vj_mutex_lock(&fs->lock);
+    n = g_hash_table_lookup(fs->nodes, &ino);
+    if (n != NULL) {
+        record = (guint)g_atomic_int_get(&n->record);
+    }
+    vj_mutex_unlock(&fs->lock);
+    return (record & (HAS_READ_PRIVILEGES | HAS_PRIVILEGES)) == HAS_READ_PRIVILEGES;
+}
+
 int vj_fs_may_write(VjHandle *h, bool appends)
 {
     uint32_t protection;

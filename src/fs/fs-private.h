@@ -194,9 +194,11 @@ bool vj_fs_append_undo(VjHandle *h, uint64_t size);
 /* flags.c: what of @h's inode is protected; whether a change of content may have
  * privileges to take away (the set-id bits, security.capability); -EPERM unless it may be
  * written to by @h (@appends: at the end), opened with @flags.  note_made: @inode has
- * just been made, and opened as @h. */
+ * just been made, and opened as @h.  is_without_capability: an open inode is remembered
+ * to have no security.capability. */
 void vj_fs_note_made(VjHandle *h, const VjInode *inode);
 int vj_fs_protection(VjHandle *h, uint32_t *out) G_GNUC_WARN_UNUSED_RESULT;
+bool vj_fs_is_without_capability(VjFs *fs, uint64_t ino);
 int vj_fs_has_privileges(VjHandle *h, bool *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_may_write(VjHandle *h, bool appends) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_may_open(VjHandle *h, int flags) G_GNUC_WARN_UNUSED_RESULT;

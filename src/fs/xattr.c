@@ -123,6 +123,10 @@ int vj_fs_getxattr(VjFs *fs, uint64_t ino, const char *name, void *dst, size_t c
         r = own_get(fs, ino, name, &text);
         return r < 0 ? r : value_out(text, strlen(text), dst, cap, len);
     }
+    /* The kernel asks for it before it first writes to a file. */
+    if (strcmp(name, VJ_CAPABILITY_XATTR) == 0 && vj_fs_is_without_capability(fs, ino)) {
+        return -ENODATA;
+    }
     return vj_meta_view(fs->meta, getxattr_body, &g);
 }
 
