@@ -7,6 +7,9 @@
 /* Nothing of the operation has happened: another one may be tried, or none. */
 static int purge(VjFs *fs)
 {
+    if (vj_quick_refuses()) {
+        return -EAGAIN;
+    }
     vj_stall_begin();
     return vj_stall_end(vj_volume_purge(fs->volume));
 }
@@ -19,8 +22,10 @@ int vj_fs_ino_new(VjFs *fs, uint64_t *ino)
         return -EROFS;
     }
     r = vj_ino_new(fs->files, ino);
-    if (r == -ENOSPC && purge(fs) == 0) {
-        r = vj_ino_new(fs->files, ino);
+    if (r == -ENOSPC) {
+        int purged = purge(fs);
+
+        r = purged == 0 ? vj_ino_new(fs->files, ino) : purged == -EAGAIN ? purged : r;
     }
     return r;
 }
@@ -41,8 +46,10 @@ int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
     r = run_once(fs, flags, body, op);
     /* What was deleted a moment ago is removed in the background: then there may be
      * space. */
-    if (r == -ENOSPC && purge(fs) == 0) {
-        r = run_once(fs, flags, body, op);
+    if (r == -ENOSPC) {
+        int purged = purge(fs);
+
+        r = purged == 0 ? run_once(fs, flags, body, op) : purged == -EAGAIN ? purged : r;
     }
     return r;
 }
