@@ -220,7 +220,7 @@ static inline bool vj_is_immutable(const VjInode *inode)
     return (inode->flags & VJ_INODE_IMMUTABLE) != 0;
 }
 
-void vj_fs_attr(const VjInode *inode, VjAttr *out);
+void vj_fs_attr(VjFs *fs, const VjInode *inode, VjAttr *out);
 /* attr.c: as vj_fs_clear_privileges, where the kernel has not said whether @who has
  * CAP_FSETID. */
 int vj_fs_clear_privileges_open(VjHandle *h,
