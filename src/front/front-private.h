@@ -218,10 +218,16 @@ int vj_serve(VjFront *f, unsigned most) G_GNUC_WARN_UNUSED_RESULT;
 
 /* The kernel has got the answer to INIT that asks for rings. */
 void vj_serve_start_rings(VjFront *f);
+/* vj_serve returns @error: requests cannot come as they should. */
+void vj_serve_fails(VjFront *f, int error);
 
 /* From now on the calling request thread waits for no other request: it answers and
  * receives again, so it counts as one that waits.  Threads: any. */
 void vj_serve_answers(void);
+
+/* The handler was refused a wait for a device (base/cancel.h), and has done nothing that
+ * cannot be done twice: true: another thread handles the request, and answers it. */
+bool vj_serve_elsewhere(void);
 
 /* The buffer of a WRITE on its way into a file. */
 typedef struct VjHandOff {
@@ -284,8 +290,7 @@ struct VjFront {
     VjFs *fs;
     struct fuse_session *session;
     const char *mountpoint;
-    VjRings *rings;   /* NULL: none */
-    bool needs_rings; /* never changes: it is no use without them */
+    VjRings *rings; /* never changes: it is no use without them; NULL: none */
     struct VjServer *server;
     VjCount *count;
     VjLookupCounts *lookups;

@@ -169,7 +169,7 @@ static bool mount_usable(Control *c)
         c->failure = g_strdup("the kernel ended the connection");
         return false;
     }
-    if (f->needs_rings && !f->has_rings) {
+    if (f->rings != NULL && !f->has_rings) {
         c->failure = g_strdup("uring=on: the kernel does not offer it");
         return false;
     }
@@ -412,8 +412,11 @@ static ssize_t io_writev(int fd, struct iovec *iov, int count, void *opaque)
     if (vj_rings_answer(f->rings, iov, count, &bytes)) {
         return (ssize_t)bytes;
     }
-    if (!f->has_rings || vj_rings_are_on(f->rings) || count != 2 ||
-        iov[1].iov_len != sizeof init) {
+    if (!f->has_rings || vj_rings_are_on(f->rings)) {
+        return writev(fd, iov, count);
+    }
+    if (count != 2 || iov[1].iov_len != sizeof init) {
+        vj_serve_fails(f, -EPROTO); /* it has no room to ask for them */
         return writev(fd, iov, count);
     }
     memcpy(&init, iov[1].iov_base, sizeof init);
@@ -458,10 +461,6 @@ static bool take_rings(VjFront *f, const VjFrontConfig *config, GError **error)
         return true;
     }
     if (fuse_session_custom_io(f->session, &io, fuse_session_fd(f->session)) == 0) {
-        return true;
-    }
-    f->rings = NULL;
-    if (!f->needs_rings) {
         return true;
     }
     vj_guard_detach(config->guard);
@@ -559,7 +558,6 @@ bool vj_front_run(const VjFrontConfig *config, GError **error)
     }
     f->busy_poll_us = config->busy_poll_us;
     f->rings = config->rings;
-    f->needs_rings = config->needs_rings;
     fuse_set_log_func(fuse_log_line);
     if (vj_delays_parse(g_getenv("VARJFS_TEST_DELAY"), &f->delays, error) &&
         session_new(f, config, error) && session_mount(f, config, error) &&

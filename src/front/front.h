@@ -33,9 +33,8 @@ typedef struct VjFrontConfig {
     bool debug;             /* print every request on stderr */
     /* How long a thread polls for a request before it sleeps, at most; 0: never. */
     unsigned busy_poll_us;
-    VjRings *rings;   /* borrowed; NULL: none */
-    bool needs_rings; /* false: without them, where that cannot be */
-    VjGuard *guard;   /* borrowed */
+    VjRings *rings; /* borrowed; it is no use without them; NULL: none */
+    VjGuard *guard; /* borrowed */
     VjFrontReady *ready;
     void *opaque;
 } VjFrontConfig;

@@ -350,6 +350,16 @@ void vj_receive_answered(VjServer *s, VjWorker *w)
     }
 }
 
+/* At the end: what has come by a ring, and waits for a thread, gets its answer. */
+static ssize_t take_last(const VjServer *s, VjWorker *w)
+{
+    if (!vj_rings_are_on(s->front->rings)) {
+        return 0;
+    }
+    w->entry = vj_rings_take(s->front->rings, VJ_RINGS_ANY);
+    return w->entry != NULL ? (ssize_t)vj_worker_copy(w) : 0;
+}
+
 ssize_t vj_receive(VjServer *s, VjWorker *w)
 {
     struct fuse_session *session = s->front->session;
@@ -361,7 +371,7 @@ ssize_t vj_receive(VjServer *s, VjWorker *w)
         int error;
 
         if (fuse_session_exited(session)) {
-            return 0;
+            return take_last(s, w);
         }
         if (vj_rings_are_on(s->front->rings)) {
             if (!g_atomic_pointer_compare_and_exchange(&s->device, NULL, w)) {

@@ -59,7 +59,9 @@ G_STATIC_ASSERT(sizeof(Headers) == 288 && sizeof(Command) == 24);
 /* What linux/io_uring.h has since Linux 5.19. */
 #define OP_URING_CMD 46
 #define SETUP_COOP_TASKRUN (1u << 8)
+#define SETUP_TASKRUN_FLAG (1u << 9)
 #define SETUP_SQE128 (1u << 10)
+#define SQ_TASKRUN (1u << 2)
 #define SQE_BYTES 128u
 #define SQE_COMMAND_AT 48u /* where Command stands in it */
 
@@ -68,6 +70,20 @@ G_STATIC_ASSERT(sizeof(Headers) == 288 && sizeof(Command) == 24);
 #define THREADS_MOST 8u
 /* Processors that there may be; each has its entries. */
 #define RINGS_MOST VJ_RINGS_ANY
+/* Requests one soon after the other before an owner polls, and how long it takes to wake
+ * a thread, at most. */
+#define STREAK_LEAST 16u
+#define WAKE_MOST_US ((int64_t)150)
+/* A shorter poll is not worth the calls. */
+#define POLL_LEAST_US ((int64_t)10)
+/* An owner that yields the processor for longer has kept another thread from it. */
+#define YIELD_MOST_US ((int64_t)30)
+/* Looks in one poll at most, whatever the clock says. */
+#define LOOKS_MOST 1000000u
+/* Owners that poll at a time. */
+#define POLLERS_MOST 2
+/* Before what the kernel had no memory for is tried again. */
+#define SHORT_OF_MEMORY_US 1000u
 
 typedef struct Ring Ring;
 
@@ -77,6 +93,7 @@ struct VjRingEntry {
     Headers *headers;
     uint8_t *payload; /* VJ_FRONT_IO_MAX */
     uint64_t unique;  /* of its request */
+    bool was_begun;   /* that, by a ring's thread, which has left it */
     VjRingEntry *next_done;
 };
 
@@ -105,11 +122,14 @@ struct Ring {
     unsigned thread_count;
     /* Of the owner: */
     unsigned to_submit;
-    bool has_handed_near; /* since it slept: to a thread of this processor */
+    bool has_handed_local; /* since it slept: to a thread of this processor */
+    unsigned streak; /* requests that came soon after the one before, at most LEAST */
+    int64_t came_us; /* when the last one came */
+    int64_t poll_us; /* how long it polls before it sleeps; 0: it does not */
     /* Shared with the kernel: */
     uint8_t *rings, *sqes;
     size_t rings_bytes, sqes_bytes;
-    unsigned *sq_tail, *sq_array, *cq_head, *cq_tail;
+    unsigned *sq_tail, *sq_array, *sq_flags, *cq_head, *cq_tail;
     unsigned sq_mask, cq_mask;
     struct io_uring_cqe *cqes;
     uint8_t *memory;
@@ -125,13 +145,16 @@ typedef struct Handed {
 } Handed;
 
 struct VjRings {
-    unsigned count, entry_count;
+    unsigned count;
     cpu_set_t may; /* what the daemon may run on; threads inherit less from rings' */
     Ring *rings;
     /* Set by vj_rings_start: */
     int fuse_fd;
+    int64_t poll_most_us; /* 0: nobody polls */
     const VjRingCalls *calls;
     void *opaque;
+    int64_t came_us; /* atomic: when the last request of any of them came */
+    gint polling;    /* atomic: owners that do */
     gint is_on, is_closed, is_stopping; /* atomic */
     gint handling;                      /* atomic: requests inline */
     VjMutex lock;                       /* VJ_RANK_FRONT */
@@ -189,6 +212,7 @@ static bool map_ring(Ring *g, const struct io_uring_params *p, GError **error)
     }
     g->sq_tail = (void *)(g->rings + p->sq_off.tail);
     g->sq_array = (void *)(g->rings + p->sq_off.array);
+    g->sq_flags = (void *)(g->rings + p->sq_off.flags);
     g->cq_head = (void *)(g->rings + p->cq_off.head);
     g->cq_tail = (void *)(g->rings + p->cq_off.tail);
     memcpy(&g->sq_mask, g->rings + p->sq_off.ring_mask, sizeof g->sq_mask);
@@ -213,22 +237,22 @@ static bool restrict_ring(const Ring *g, GError **error)
 static bool ring_init(Ring *g, VjRings *all, unsigned queue_id, GError **error)
 {
     struct io_uring_params p = {.flags = SETUP_SQE128 | SETUP_COOP_TASKRUN |
-                                         IORING_SETUP_R_DISABLED};
+                                         SETUP_TASKRUN_FLAG | IORING_SETUP_R_DISABLED};
     const size_t entry_bytes = VJ_PAGE_BYTES + VJ_FRONT_IO_MAX;
 
     g->all = all;
     g->queue_id = queue_id;
-    g->memory_bytes = entry_bytes * all->entry_count;
+    g->memory_bytes = entry_bytes * VJ_RING_ENTRIES;
     g->spare_fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
-    g->fd = (int)syscall(SYS_io_uring_setup, all->entry_count, &p);
+    g->fd = (int)syscall(SYS_io_uring_setup, VJ_RING_ENTRIES, &p);
     if (g->spare_fd < 0 || g->fd < 0) {
         return vj_error_set_errno(error, errno, "io_uring");
     }
     if (!map_ring(g, &p, error) || !restrict_ring(g, error)) {
         return false;
     }
-    g->entries = g_new0(VjRingEntry, all->entry_count);
-    for (unsigned i = 0; i < all->entry_count; i++) {
+    g->entries = g_new0(VjRingEntry, VJ_RING_ENTRIES);
+    for (unsigned i = 0; i < VJ_RING_ENTRIES; i++) {
         VjRingEntry *e = &g->entries[i];
 
         e->ring = g;
@@ -387,7 +411,7 @@ typedef struct Queued {
     VjRingEntry *entry;
     uint64_t unique;
     unsigned queue;
-    pid_t tid;
+    VjRingHead head; /* its bytes are the entry's: they stay until the answer */
 } Queued;
 
 static GArray *list_queued(VjRings *r, bool are_too_few[VJ_RINGS_ANY + 1])
@@ -401,7 +425,7 @@ static GArray *list_queued(VjRings *r, bool are_too_few[VJ_RINGS_ANY + 1])
         are_too_few[i] = h->takers < h->entries.length;
         for (const GList *l = h->entries.head; l != NULL; l = l->next) {
             VjRingEntry *e = l->data;
-            Queued one = {e, e->unique, i, (pid_t)head_of(e).head.pid};
+            Queued one = {e, e->unique, i, head_of(e)};
 
             g_array_append_val(list, one);
         }
@@ -426,7 +450,7 @@ static bool take_queued(VjRings *r, const Queued *one)
     return found;
 }
 
-void vj_rings_look(VjRings *r, bool (*is_dying)(pid_t tid))
+void vj_rings_look(VjRings *r, bool (*in_vain)(const VjRingHead *head))
 {
     bool are_too_few[VJ_RINGS_ANY + 1];
     g_autoptr(GArray) list = NULL;
@@ -438,7 +462,7 @@ void vj_rings_look(VjRings *r, bool (*is_dying)(pid_t tid))
     for (guint i = 0; i < list->len; i++) {
         const Queued *one = &g_array_index(list, Queued, i);
 
-        if (is_dying(one->tid) && take_queued(r, one)) {
+        if (in_vain(&one->head) && take_queued(r, one)) {
             struct fuse_out_header out = {
                 .len = sizeof out, .error = -EINTR, .unique = one->unique};
             struct iovec iov = {&out, sizeof out};
@@ -446,7 +470,8 @@ void vj_rings_look(VjRings *r, bool (*is_dying)(pid_t tid))
             bool is_answered = vj_rings_answer(r, &iov, 1, &bytes);
 
             g_assert(is_answered);
-            vj_trace(front, "a caller is killed: %d: it had no thread", (int)one->tid);
+            vj_trace(front, "a caller is killed: %d: it had no thread",
+                     (int)one->head.head.pid);
         }
     }
     for (unsigned i = 0; i <= VJ_RINGS_ANY; i++) {
@@ -470,7 +495,7 @@ VjRingEntry *vj_rings_take(VjRings *r, unsigned queue)
     h->takers--;
     if (queue == VJ_RINGS_ANY && r->wakes) {
         r->wakes = false;
-    } else if (g_atomic_int_get(&r->is_closed) == 0) {
+    } else {
         e = g_queue_pop_head(&h->entries);
     }
     vj_mutex_unlock(&r->lock);
@@ -531,13 +556,29 @@ void vj_ring_before_wait(void *unused)
     wake_spare(t->ring);
 }
 
+/* To a thread of its processor. */
+static void hand_local(const RingThread *t, VjRingEntry *e)
+{
+    Ring *g = t->ring;
+
+    g->has_handed_local = g->has_handed_local || t->owns;
+    hand_over(g->all, e, g->queue_id);
+}
+
+bool vj_ring_was_begun(const VjRingEntry *e)
+{
+    return e->was_begun;
+}
+
 static void on_request(RingThread *t, VjRingEntry *e)
 {
     VjRings *r = t->ring->all;
     VjRingHead h = head_of(e);
     VjRingWay way;
+    bool is_left;
 
     e->unique = h.head.unique;
+    e->was_begun = false;
     vj_mutex_lock(&r->lock);
     g_hash_table_insert(r->by_unique, &e->unique, e);
     vj_mutex_unlock(&r->lock);
@@ -549,18 +590,25 @@ static void on_request(RingThread *t, VjRingEntry *e)
     way = r->calls->way(r->opaque, &h);
     /* Without a spare thread nobody could take the ring over. */
     if (way == VJ_RING_INLINE && g_atomic_int_get(&t->ring->spares) == 0) {
-        way = VJ_RING_NEAR;
+        way = VJ_RING_LOCAL;
     }
     if (way != VJ_RING_INLINE) {
-        t->ring->has_handed_near |= way == VJ_RING_NEAR;
-        hand_over(r, e, way == VJ_RING_NEAR ? t->ring->queue_id : VJ_RINGS_ANY);
+        if (way == VJ_RING_LOCAL) {
+            hand_local(t, e);
+        } else {
+            hand_over(r, e, VJ_RINGS_ANY);
+        }
         (void)g_atomic_int_dec_and_test(&r->handling);
         return;
     }
     t->entry = e;
     t->is_answered = false;
-    r->calls->handle(r->opaque, e);
+    is_left = !r->calls->handle(r->opaque, e);
     t->entry = NULL;
+    if (is_left) {
+        e->was_begun = true;
+        hand_local(t, e);
+    }
     (void)g_atomic_int_dec_and_test(&r->handling);
     if (t->is_answered) {
         g_assert(t->owns);
@@ -607,6 +655,93 @@ static void entry_is_over(const Ring *g, const VjRingEntry *e, int error)
     }
 }
 
+/* ---- polling ----------------------------------------------------------------------- */
+
+/* Whether requests come one soon after the other. */
+static void note_request(Ring *g)
+{
+    VjRings *r = g->all;
+    int64_t now_us;
+
+    if (r->poll_most_us == 0) {
+        return;
+    }
+    now_us = vj_clock_mono_us();
+    if (now_us - g->came_us > r->poll_most_us + WAKE_MOST_US) {
+        g->streak = 0;
+    } else if (g->streak < STREAK_LEAST) {
+        g->streak++;
+        g->poll_us = g->streak == STREAK_LEAST ? r->poll_most_us : g->poll_us;
+    }
+    g->came_us = now_us;
+    __atomic_store_n(&r->came_us, now_us, __ATOMIC_RELAXED);
+}
+
+/* There is a completion, task work that makes one, or an answer to be sent. */
+static bool has_come(const Ring *g)
+{
+    return *g->cq_head != __atomic_load_n(g->cq_tail, __ATOMIC_ACQUIRE) ||
+           (__atomic_load_n(g->sq_flags, __ATOMIC_RELAXED) & SQ_TASKRUN) != 0 ||
+           __atomic_load_n(&g->done, __ATOMIC_SEQ_CST) != NULL;
+}
+
+/*
+ * Until something has come, or all rings were idle for as long as this one polls.  A
+ * caller that an answer wakes is moved to a processor that has nothing to do, which takes
+ * long to wake: one that polls has.
+ */
+static bool poll_for_request(const Ring *g)
+{
+    VjRings *r = g->all;
+    int64_t before_us = vj_clock_mono_us(), busy_us = before_us;
+
+    for (unsigned looks = 0; looks < LOOKS_MOST && !has_come(g); looks++) {
+        int64_t now_us;
+
+        sched_yield();
+        now_us = vj_clock_mono_us();
+        busy_us = g_atomic_int_get(&r->handling) > 0
+                      ? now_us
+                      : MAX(busy_us, __atomic_load_n(&r->came_us, __ATOMIC_RELAXED));
+        if (now_us - busy_us >= g->poll_us || now_us - before_us > YIELD_MOST_US) {
+            break;
+        }
+        before_us = now_us;
+    }
+    return has_come(g);
+}
+
+/* As long as its owner polls; false: nothing has come. */
+static bool expect_request(Ring *g)
+{
+    VjRings *r = g->all;
+    int64_t came_us = __atomic_load_n(&r->came_us, __ATOMIC_RELAXED);
+    bool found = false, is_busy;
+
+    if (g_atomic_int_add(&r->polling, 1) < POLLERS_MOST) {
+        uint64_t begun_ns = vj_clock_mono_ns();
+
+        found = poll_for_request(g);
+        r->calls->polled(r->opaque, begun_ns, found);
+    }
+    g_atomic_int_add(&r->polling, -1);
+    is_busy = found || came_us != __atomic_load_n(&r->came_us, __ATOMIC_RELAXED);
+    g->poll_us = is_busy ? MIN(2 * g->poll_us, r->poll_most_us) : g->poll_us / 2;
+    if (g->poll_us < POLL_LEAST_US) {
+        g->poll_us = 0;
+        g->streak = 0;
+    }
+    return found;
+}
+
+/* An owner that polls sends its answers before. */
+static bool is_to_sleep(Ring *g)
+{
+    return g->poll_us == 0 || (g->to_submit == 0 && !has_come(g) && !expect_request(g));
+}
+
+/* ---- threads that own a ring ------------------------------------------------------- */
+
 /* What has come is handled until the ring is another thread's. */
 static void reap(RingThread *t)
 {
@@ -622,10 +757,27 @@ static void reap(RingThread *t)
         done = g->cqes[head & g->cq_mask];
         __atomic_store_n(g->cq_head, head + 1, __ATOMIC_RELEASE);
         if (done.res == 0) {
+            note_request(g);
             on_request(t, (void *)(uintptr_t)done.user_data);
         } else {
             entry_is_over(g, (void *)(uintptr_t)done.user_data, done.res);
         }
+    }
+}
+
+/* What was not submitted is submitted again. */
+static void bear_failure(int error)
+{
+    switch (error) {
+    case EINTR:
+    case EBUSY: /* completions have no room until some are reaped */
+        break;
+    case EAGAIN:
+    case ENOMEM:
+        g_usleep(SHORT_OF_MEMORY_US);
+        break;
+    default:
+        g_error("io_uring: %s", g_strerror(error));
     }
 }
 
@@ -637,24 +789,24 @@ static void own(RingThread *t)
     t->owns = true;
     g_atomic_pointer_set(&g->owner, t);
     while (t->owns) {
+        bool is_stopping = g_atomic_int_get(&g->all->is_stopping) != 0, sleeps;
         int submitted;
 
         if (may_add && g_atomic_int_get(&g->spares) == 0) {
             may_add = add_thread(g);
         }
-        if (g->has_handed_near) {
-            g->has_handed_near = false;
+        if (g->has_handed_local) {
+            g->has_handed_local = false;
             sched_yield(); /* it may be done without a signal then */
         }
-        g_atomic_int_set(&g->sleeps, 1);
+        sleeps = !is_stopping && is_to_sleep(g);
+        g_atomic_int_set(&g->sleeps, sleeps);
         send_done(g);
-        submitted =
-            enter(t, g->to_submit, g_atomic_int_get(&g->all->is_stopping) ? 0 : 1);
+        submitted = enter(t, g->to_submit,
+                          sleeps && !g_atomic_int_get(&g->all->is_stopping) ? 1 : 0);
         g_atomic_int_set(&g->sleeps, 0);
-        /* Short of memory, or of room for completions: it is submitted again. */
-        if (submitted < 0 && errno != EINTR && errno != EAGAIN && errno != EBUSY &&
-            errno != ENOMEM) {
-            g_error("io_uring: %s", g_strerror(errno));
+        if (submitted < 0) {
+            bear_failure(errno);
         }
         g->to_submit -= submitted > 0 ? (unsigned)submitted : 0;
         if (g_atomic_int_get(&g->all->is_stopping)) {
@@ -703,7 +855,7 @@ static void register_entries(Ring *g)
         0) {
         g_error("io_uring: %s", g_strerror(errno));
     }
-    for (unsigned i = 0; i < g->all->entry_count; i++) {
+    for (unsigned i = 0; i < VJ_RING_ENTRIES; i++) {
         add_command(g, &g->entries[i], CMD_REGISTER);
     }
 }
@@ -769,7 +921,6 @@ VjRings *vj_rings_new(GError **error)
         g_queue_init(&r->handed[i].entries);
     }
     r->by_unique = g_hash_table_new(g_int64_hash, g_int64_equal);
-    r->entry_count = VJ_RING_ENTRIES;
     r->rings = g_new0(Ring, RINGS_MOST);
     if (!are_enabled()) {
         (void)vj_error_set(error, ENOTSUP, "the kernel offers none (" ENABLE_FILE ")");
@@ -835,9 +986,11 @@ bool vj_rings_are_on(VjRings *r)
     return r != NULL && g_atomic_int_get(&r->is_on) != 0;
 }
 
-int vj_rings_start(VjRings *r, int fuse_fd, const VjRingCalls *calls, void *opaque)
+int vj_rings_start(VjRings *r, int fuse_fd, unsigned poll_most_us,
+                   const VjRingCalls *calls, void *opaque)
 {
     r->fuse_fd = fuse_fd;
+    r->poll_most_us = CPU_COUNT(&r->may) > 1 ? poll_most_us : 0;
     r->calls = calls;
     r->opaque = opaque;
     g_atomic_int_set(&r->is_on, 1);

@@ -27,6 +27,7 @@ typedef struct VjWorker {
     uint8_t *begin;     /* of the request of entry */
     unsigned queue; /* whose requests it takes; VJ_RINGS_ANY: and those of /dev/fuse */
     bool is_ring;   /* a ring's thread */
+    bool is_left;   /* its request, to another thread (vj_serve_elsewhere) */
     bool waits;     /* counted as idle already: it has nothing left to do but to answer */
     /* receive.c: */
     gint stands;       /* atomic: VjStands */
@@ -58,10 +59,10 @@ struct VjServer {
     VjWorker *device;     /* atomic: reads /dev/fuse while there are rings */
     gint streak;          /* atomic: requests that came soon, and none beside another */
     /* guarded by front->lock: */
-    GPtrArray *workers;          /* VjWorker, of the threads that run */
-    GPtrArray *ended;            /* GThread, to be joined */
-    unsigned near[VJ_RINGS_ANY]; /* threads that take the requests of one processor */
-    unsigned count;              /* threads, also those that are being started */
+    GPtrArray *workers;           /* VjWorker, of the threads that run */
+    GPtrArray *ended;             /* GThread, to be joined */
+    unsigned local[VJ_RINGS_ANY]; /* threads that take the requests of one processor */
+    unsigned count;               /* threads, also those that are being started */
     bool over;
     int error; /* why it ended, -errno */
 };

@@ -22,9 +22,9 @@
 /* Smaller ones are copied: a buffer counts whole against dirty=. */
 #define HAND_OVER_LEAST (VJ_FRONT_IO_MAX / 2)
 /* Larger ones are worth another processor. */
-#define NEAR_BYTES ((size_t)64 << 10)
+#define LOCAL_BYTES ((size_t)64 << 10)
 /* One processor has at most this part of the threads besides. */
-#define NEAR_SHARE 8u
+#define LOCAL_SHARE 8u
 /* How often waiting threads get the wake signal at the end, until all have seen it,
  * microseconds. */
 #define WAKE_US ((int64_t)20000)
@@ -36,7 +36,7 @@
 G_STATIC_ASSERT(VJ_FS_BLOCK_BYTES >= VJ_PAGE_BYTES + VJ_FRONT_IO_MAX);
 G_STATIC_ASSERT(VJ_RING_HEAD_MOST <= VJ_PAGE_BYTES);
 /* The block of a ring's thread is of another kind, and is never handed over. */
-G_STATIC_ASSERT(NEAR_BYTES < HAND_OVER_LEAST);
+G_STATIC_ASSERT(LOCAL_BYTES < HAND_OVER_LEAST);
 
 static _Thread_local VjWorker *this_worker;
 
@@ -55,6 +55,12 @@ static void tell_over(VjServer *s, int error)
     }
     vj_cond_broadcast(&f->changed);
     vj_mutex_unlock(&f->lock);
+}
+
+void vj_serve_fails(VjFront *f, int error)
+{
+    tell_over(f->server, error);
+    fuse_session_exit(f->session);
 }
 
 /* The bytes of the next request; 0: it is over. */
@@ -77,24 +83,25 @@ static bool is_forget(const VjWorker *w)
     return opcode == FUSE_FORGET || opcode == FUSE_BATCH_FORGET;
 }
 
-/* Pages that the kernel writes back: on an error it would lose them. */
-static bool is_write_back(const VjWorker *w, size_t len)
+/* Pages that the kernel writes back: on an error it would lose them.  @op: what follows
+ * the header. */
+static bool is_write_back(const void *op, size_t op_bytes)
 {
     struct fuse_write_in in;
 
-    if (len < sizeof(struct fuse_in_header) + sizeof in) {
+    if (op_bytes < sizeof in) {
         return false; /* libfuse refuses it */
     }
-    memcpy(&in, vj_worker_request(w) + sizeof(struct fuse_in_header), sizeof in);
+    memcpy(&in, op, sizeof in);
     return (in.write_flags & FUSE_WRITE_CACHE) != 0;
 }
 
 /* A request for whose answer no caller waits is carried through. */
-static bool may_be_cancelled(const VjWorker *w, size_t len)
+static bool may_be_cancelled(uint32_t opcode, const void *op, size_t op_bytes)
 {
-    switch (vj_worker_head(w).opcode) {
+    switch (opcode) {
     case FUSE_WRITE:
-        return !is_write_back(w, len);
+        return !is_write_back(op, op_bytes);
     case FUSE_FORGET:
     case FUSE_BATCH_FORGET:
     case FUSE_RELEASE:
@@ -139,7 +146,8 @@ static void process(VjFront *f, VjWorker *w, size_t len)
 {
     struct fuse_buf request = {.mem = vj_worker_request(w), .size = len};
     struct fuse_in_header head = vj_worker_head(w);
-    bool is_cancellable = may_be_cancelled(w, len);
+    bool is_cancellable = may_be_cancelled(
+        head.opcode, vj_worker_request(w) + sizeof head, len - sizeof head);
 
     if (head.opcode == FUSE_INTERRUPT) {
         note_interrupt(f, w, len);
@@ -150,7 +158,11 @@ static void process(VjFront *f, VjWorker *w, size_t len)
         vj_served_begin(&w->served, f, head.unique, (pid_t)head.pid,
                         head.opcode == FUSE_READ || head.opcode == FUSE_WRITE);
     }
-    vj_count_begins(f->count, request.mem, len);
+    if (w->entry != NULL && vj_ring_was_begun(w->entry)) {
+        vj_count_begins_anew(f->count, request.mem, len);
+    } else {
+        vj_count_begins(f->count, request.mem, len);
+    }
     fuse_session_process_buf(f->session, &request);
     vj_count_ends();
     if (is_cancellable) {
@@ -177,18 +189,18 @@ static void join_ended(VjServer *s)
 /* Those of one processor have places of their own: they end waits of the others. */
 static bool may_start_locked(const VjServer *s, unsigned queue)
 {
-    unsigned left = MIN(s->front->threads_left, s->most), near = 0;
+    unsigned left = MIN(s->front->threads_left, s->most), local = 0;
 
     if (s->over) {
         return false;
     }
     if (queue != VJ_RINGS_ANY) {
-        return s->near[queue] < MAX(1, s->most / NEAR_SHARE) + left;
+        return s->local[queue] < MAX(1, s->most / LOCAL_SHARE) + left;
     }
     for (unsigned i = 0; i < VJ_RINGS_ANY; i++) {
-        near += s->near[i];
+        local += s->local[i];
     }
-    return s->count - near < s->most + left;
+    return s->count - local < s->most + left;
 }
 
 /* One more, if there may be one; -errno. */
@@ -204,7 +216,7 @@ static int start_worker(VjServer *s, unsigned queue)
     may = may_start_locked(s, queue);
     s->count += may;
     if (queue != VJ_RINGS_ANY) {
-        s->near[queue] += may;
+        s->local[queue] += may;
     }
     vj_mutex_unlock(&f->lock);
     if (!may) {
@@ -224,7 +236,7 @@ static int start_worker(VjServer *s, unsigned queue)
         vj_mutex_lock(&f->lock);
         s->count--;
         if (queue != VJ_RINGS_ANY) {
-            s->near[queue]--;
+            s->local[queue]--;
         }
         vj_mutex_unlock(&f->lock);
         return -ENOMEM;
@@ -278,14 +290,11 @@ static void one_more(VjServer *s)
 }
 
 /* As long as there are rings; not counted as idle. */
-static void serve_near(VjServer *s, VjWorker *w)
+static void serve_local(VjServer *s, VjWorker *w)
 {
-    while (!fuse_session_exited(s->front->session)) {
-        w->entry = vj_rings_take(s->front->rings, w->queue);
-        if (w->entry != NULL) {
-            process(s->front, w, vj_worker_copy(w));
-            w->entry = NULL;
-        }
+    /* At the end what waits is answered. */
+    while ((w->entry = vj_rings_take(s->front->rings, w->queue)) != NULL) {
+        process(s->front, w, vj_worker_copy(w));
     }
 }
 
@@ -294,7 +303,7 @@ static void serve(VjServer *s, VjWorker *w)
     size_t len;
 
     if (w->queue != VJ_RINGS_ANY) {
-        serve_near(s, w);
+        serve_local(s, w);
         return;
     }
 
@@ -367,7 +376,7 @@ static gpointer worker_main(gpointer opaque)
     g_ptr_array_add(s->ended, w->handle);
     s->count--;
     if (w->queue != VJ_RINGS_ANY) {
-        s->near[w->queue]--;
+        s->local[w->queue]--;
     }
     vj_cond_broadcast(&f->changed);
     vj_mutex_unlock(&f->lock);
@@ -438,6 +447,13 @@ static void end_workers(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
     }
 }
 
+/* The caller of a request that has no thread yet dies, and nobody else waits for it. */
+static bool is_in_vain(const VjRingHead *h)
+{
+    return may_be_cancelled(h->head.opcode, h->op, h->op_bytes) &&
+           vj_thread_is_dying((pid_t)h->head.pid);
+}
+
 /* Until it is over; meanwhile it looks at the requests once a second, if there are any.
  */
 static void look_on(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
@@ -451,7 +467,7 @@ static void look_on(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
         } else if (!vj_cond_wait_until(&f->changed, &f->lock, until_us)) {
             vj_mutex_unlock(&f->lock);
             vj_served_look(f);
-            vj_rings_look(f->rings, vj_thread_is_dying);
+            vj_rings_look(f->rings, is_in_vain);
             if (g_atomic_int_get(&s->idle) == 0) {
                 vj_receive_end_sole(s);
                 one_more(s); /* all wait, and perhaps some of them for ever */
@@ -472,7 +488,7 @@ static void ring_begin(void *opaque)
     w->server = s;
     w->is_ring = true;
     w->queue = VJ_RINGS_ANY;
-    w->block = g_malloc(VJ_PAGE_BYTES + NEAR_BYTES + VJ_PAGE_BYTES);
+    w->block = g_malloc(VJ_PAGE_BYTES + LOCAL_BYTES + VJ_PAGE_BYTES);
     this_worker = w;
     vj_before_wait_set(vj_ring_before_wait, NULL);
     vj_served_init(&w->served, s->front);
@@ -490,25 +506,40 @@ static void ring_end(void *opaque)
 }
 
 /* In a ring's thread. */
-static void ring_handle(void *opaque, VjRingEntry *e)
+static bool ring_handle(void *opaque, VjRingEntry *e)
 {
     VjServer *s = opaque;
     VjWorker *w = this_worker;
 
     w->entry = e;
+    w->is_left = false;
+    vj_quick_begin();
     process(s->front, w, vj_worker_copy(w));
+    vj_quick_end();
     w->entry = NULL;
+    return !w->is_left;
 }
 
-static size_t read_bytes(const VjRingHead *h)
+bool vj_serve_elsewhere(void)
+{
+    VjWorker *w = this_worker;
+
+    if (w == NULL || !vj_quick_was_refused()) {
+        return false;
+    }
+    w->is_left = true;
+    return true;
+}
+
+static bool is_quick_read(const VjRingHead *h)
 {
     struct fuse_read_in in;
 
     if (h->op_bytes < sizeof in) {
-        return SIZE_MAX;
+        return false;
     }
     memcpy(&in, h->op, sizeof in);
-    return in.size;
+    return in.size <= LOCAL_BYTES;
 }
 
 /* Bytes that go to memory, and are answered then. */
@@ -516,7 +547,7 @@ static bool is_quick_write(const VjRingHead *h)
 {
     struct fuse_write_in in;
 
-    if (h->op_bytes < sizeof in || h->payload_bytes > NEAR_BYTES) {
+    if (h->op_bytes < sizeof in || h->payload_bytes > LOCAL_BYTES) {
         return false;
     }
     memcpy(&in, h->op, sizeof in);
@@ -551,17 +582,18 @@ static bool is_quick_ioctl(const VjRingHead *h)
 
 /*
  * Inline goes what is answered from memory, or changes memory: it sends no notification,
- * and if it waits it says so before (vj_before_wait).  What may read from a store is
- * near: whoever waits for a device holds up the requests of its processor.  So are
- * metadata on another machine, and all where a change is answered when it is safe.
+ * and if it waits it says so before (vj_before_wait).  What finds that it would have to
+ * wait for a device is left to a thread of its processor: whoever waits for one holds up the
+ * requests of its processor.  To those go metadata on another machine, and all where a
+ * change is answered when it is safe.
  */
 static VjRingWay ring_way(void *opaque, const VjRingHead *h)
 {
     const VjServer *s = opaque;
     bool is_inline;
 
-    if (h->payload_bytes > NEAR_BYTES) {
-        return VJ_RING_FAR;
+    if (h->payload_bytes > LOCAL_BYTES) {
+        return VJ_RING_ANYWHERE;
     }
     switch (h->head.opcode) {
     case FUSE_LOOKUP:
@@ -585,7 +617,12 @@ static VjRingWay ring_way(void *opaque, const VjRingHead *h)
     case FUSE_RMDIR:
     case FUSE_RENAME:
     case FUSE_RENAME2:
+    case FUSE_COPY_FILE_RANGE: /* it shares what is stored */
+    case VJ_OPCODE_COPY_FILE_RANGE_64:
         is_inline = true;
+        break;
+    case FUSE_READ:
+        is_inline = is_quick_read(h);
         break;
     case FUSE_SETATTR:
         is_inline = keeps_size(h);
@@ -597,17 +634,15 @@ static VjRingWay ring_way(void *opaque, const VjRingHead *h)
         is_inline = is_quick_write(h);
         break;
     case FUSE_STATFS: /* asks the store */
-        return VJ_RING_NEAR;
-    case FUSE_READ:
-        return read_bytes(h) <= NEAR_BYTES ? VJ_RING_NEAR : VJ_RING_FAR;
+        return VJ_RING_LOCAL;
     default:
-        return VJ_RING_FAR;
+        return VJ_RING_ANYWHERE;
     }
     if (is_inline && (s->front->is_shared || vj_fs_is_far(s->front->fs) ||
                       vj_fs_waits_for_devices(s->front->fs))) {
-        return VJ_RING_NEAR;
+        return VJ_RING_LOCAL;
     }
-    return is_inline ? VJ_RING_INLINE : VJ_RING_FAR;
+    return is_inline ? VJ_RING_INLINE : VJ_RING_ANYWHERE;
 }
 
 static bool ring_more(void *opaque, unsigned queue)
@@ -626,11 +661,18 @@ static void ring_refused(void *opaque, int error)
 {
     VjServer *s = opaque;
 
-    tell_over(s, error);
-    fuse_session_exit(s->front->session);
+    vj_serve_fails(s->front, error);
+}
+
+static void ring_polled(void *opaque, uint64_t begun_ns, bool found)
+{
+    VjServer *s = opaque;
+
+    vj_count_poll(s->front->count, begun_ns, found);
 }
 
 static const VjRingCalls ring_calls = {.begin = ring_begin,
+                                       .polled = ring_polled,
                                        .refused = ring_refused,
                                        .end = ring_end,
                                        .handle = ring_handle,
@@ -639,11 +681,15 @@ static const VjRingCalls ring_calls = {.begin = ring_begin,
 
 void vj_serve_start_rings(VjFront *f)
 {
-    int r = vj_rings_start(f->rings, fuse_session_fd(f->session), &ring_calls, f->server);
+    VjAttr root; /* the kernel knows it without having asked: vj_fs_waits_for_devices */
+    int r = vj_fs_getattr(f->fs, FUSE_ROOT_ID, &root);
 
+    if (r == 0) {
+        r = vj_rings_start(f->rings, fuse_session_fd(f->session), f->busy_poll_us,
+                           &ring_calls, f->server);
+    }
     if (r < 0) {
-        tell_over(f->server, r); /* the kernel sends nothing by /dev/fuse any more */
-        fuse_session_exit(f->session);
+        vj_serve_fails(f, r); /* the kernel sends nothing by /dev/fuse any more */
     }
 }
 

@@ -60,15 +60,14 @@ said=$(with_switch N varjfs "$SOURCE" "$MNT" -o uring=on 2>&1) || status=$?
 is "uring=on, refused: status" $status 1
 is "uring=on, refused: why" "$said" "varjfs: uring=on: the kernel offers none ($switch)"
 is "nothing was mounted" "$(mount_points_below "$T")" ""
-with_switch N mount_varjfs -o uring=auto
-is "uring=auto does without" "$(ring_threads)" 0
-umount_varjfs
 
 # ---- where it does
 
-with_switch Y mount_varjfs -o uring=off
-is "uring=off does without" "$(ring_threads)" 0
-umount_varjfs
+for when in off auto; do
+    with_switch Y mount_varjfs -o uring=$when
+    is "uring=$when does without" "$(ring_threads)" 0
+    umount_varjfs
+done
 status=0
 said=$(with_switch Y varjfs "$SOURCE" "$MNT" -o uring=on 2>&1) || status=$?
 case $said in
@@ -86,6 +85,65 @@ for _ in range(1000):
     os.listxattr(sys.argv[1])' "$MNT"
 check "its requests are counted" test "$(count_of listxattr)" -ge 1000
 check "and no others" test "$(count_of getattr)" -le $((looked + 100))
+
+# What is in memory no other thread reads or copies; the threads of one processor are there when one has to.
+near_threads()
+{
+    processors_of "$(daemon_pid)" varjfs-serve | grep -cx '[0-9]*'
+}
+
+echo small >"$MNT/small"
+near=$(near_threads)
+before_reads=$(count_of read) before_copies=$(count_of copy_file_range)
+python3 -c 'import os, sys
+fd, to = os.open(sys.argv[1], os.O_RDONLY), os.open(sys.argv[1] + ".copy", os.O_RDWR | os.O_CREAT)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+assert os.pread(fd, 100, 0) == b"small\n"
+assert os.copy_file_range(fd, to, 6, 0, 0) == 6
+assert os.pread(to, 100, 0) == b"small\n"' "$MNT/small"
+is "a file in memory is read and copied: exit status" $? 0
+is "by no thread besides" "$(near_threads)" "$near"
+is "each copy is one request" $(($(count_of copy_file_range) - before_copies)) 1
+check "so are its reads" test $(($(count_of read) - before_reads)) -le 2
+head -c 60000 /dev/urandom >"$MNT/stored"
+umount_varjfs
+with_switch Y mount_varjfs -o uring=on
+dd if="$MNT/stored" of=/dev/null bs=4096 count=1 skip=9 iflag=direct status=none
+is "a file in the store is read: exit status" $? 0
+is "it is one request" "$(count_of read)" 1
+check "by another thread" test "$(near_threads)" -ge 1
+
+umount_varjfs
+VARJFS_TEST_WRAP_META=fault:kinds=commit,fail=20,errno=ENOSPC with_switch Y mount_varjfs -o uring=on
+near=$(near_threads)
+mkdir "$MNT/full"
+check "changes while there is no space for one: exit status" mkdir "$MNT/full/"{1..60}
+check "another thread makes room" test "$(near_threads)" -gt "$near"
+
+# Who polls, and who does not.
+polls_of()
+{
+    varjfsctl stats --json "$MNT" | python3 -c 'import json, sys
+print(json.load(sys.stdin)["wait"]["busy_poll"]["calls"])'
+}
+
+look_often()
+{
+    python3 -c 'import os, sys
+for _ in range(3000):
+    os.listxattr(sys.argv[1])' "$MNT"
+}
+
+if [ "$(nproc)" -gt 1 ]; then
+    look_often
+    check "requests one after another are polled for" test "$(polls_of)" -gt 0
+fi
+umount_varjfs
+with_switch Y mount_varjfs -o uring=on,busy_poll=0
+look_often
+is "not with busy_poll=0" "$(polls_of)" 0
+umount_varjfs
+with_switch Y mount_varjfs -o uring=on
 
 # From all processors at once, of all sizes.
 work()
@@ -207,6 +265,33 @@ else
 fi
 
 # ---- the end
+
+# Requests that wait for a thread when the mount ends; there is one, and each keeps it for a moment.
+head -c 3M /dev/urandom >"$T/content"
+with_switch Y mount_varjfs -o uring=on
+cp "$T/content" "$MNT/long"
+umount_varjfs
+VARJFS_TEST_DELAY=threads=1,read=300 with_switch Y mount_varjfs -o uring=on
+pid=$(daemon_pid)
+readers=()
+for i in 0 1 2; do
+    dd if="$MNT/long" of="$T/part.$i" bs=1M count=1 skip=$i iflag=direct status=none &
+    readers+=($!)
+done
+reads_are_there()
+{
+    [ "$(grep -lsx request_wait_answer "/proc/${readers[0]}/wchan" "/proc/${readers[1]}/wchan" "/proc/${readers[2]}/wchan" | wc -l)" = 3 ]
+}
+check "all wait for an answer" wait_for 30 reads_are_there
+kill -TERM "$pid"
+status=0
+for reader in "${readers[@]}"; do
+    wait "$reader" || status=$?
+done
+is "they get it: exit status" $status 0
+cat "$T"/part.? >"$T/parts"
+check "and all bytes" cmp "$T/parts" "$T/content"
+check "the daemon ends" wait_for 30 process_gone "$pid"
 
 with_switch Y mount_varjfs -o uring=on
 exec 8>"$MNT/open"
