@@ -81,10 +81,8 @@ crash_make()
     crash_mark begin
 }
 
-# The recorder refuses io_uring, by which requests may come.
 crash_mount()
 {
-    set -- -o uring=off "$@"
     crash_mount_options=("$@")
     # For the while, the name of the program is this function.
     varjfs()
