@@ -6,7 +6,8 @@
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
 
-# run TEXT: a shell test of this text under run-test; what it prints goes to $out.
+# run TEXT [SECONDS]: a shell test of this text under run-test; what it prints goes to $out.
+# linger: where a process is left behind that would not end, there is nothing to wait for.
 run()
 {
     {
@@ -16,7 +17,7 @@ run()
     } >"$T/one.sh"
     chmod +x "$T/one.sh"
     out=$(VARJFS_SRCDIR=$srcdir VARJFS_BUILDDIR=$builddir VARJFS_TEST_TIMEOUT=${2:-60} \
-        bash "$srcdir/tests/lib/run-test" "$T/one.sh" 2>"$T/stderr")
+        VARJFS_TEST_LINGER=${linger:-60} VARJFS_TEST_TIMES=$T/times bash "$srcdir/tests/lib/run-test" "$T/one.sh" 2>"$T/stderr")
 }
 
 results()
@@ -27,6 +28,7 @@ results()
 run 'check "yes" true; check_fails "no" false; is "same" 1 1; skip "not here" "why"; tap_done'
 is "four good results" "$(results ok) $(results 'not ok')" "4 0"
 is "one plan, at the end" "$(tail -n 1 <<<"$out")" "1..4"
+check "the time is noted" grep -qxE '[0-9]+ .*one\.sh' "$T/times"
 
 run 'check "yes" false; tap_done'
 is "a failed check is a failure" "$(results 'not ok')" 2
@@ -51,11 +53,11 @@ check "the time limit is a failure" grep -q '^not ok .*ends within 1 s' <<<"$out
 run 'at_exit echo first; at_exit echo "and second"; pass "a"; exit 3'
 is "at_exit runs last added first" "$(grep -E '^(first|and)' <<<"$out" | tr '\n' ' ')" "and second first "
 # shellcheck disable=SC2016 # for the test that is run
-run 'pass "a"; (cd "$T/.." && touch begun && exec sleep 1000) & wait_for 50 test -e "$T/../begun"; tap_done'
+linger=1 run 'pass "a"; (cd "$T/.." && touch begun && exec sleep 1000) & wait_for 50 test -e "$T/../begun"; tap_done'
 check "a process left behind is a failure" \
     grep -q '^not ok 2 - no process is left behind: sleep 1000' <<<"$out"
 
-run 'check "leaves one" bash -c "sleep 1000 & exit 3"; tap_done'
+linger=1 run 'check "leaves one" bash -c "sleep 1000 & exit 3"; tap_done'
 check "a check does not wait for a process that its command has left behind" \
     grep -q '^# status 3: bash -c sleep 1000' <<<"$out"
 check "which is a failure too" grep -q '^not ok 2 - no process is left behind: sleep 1000' <<<"$out"
