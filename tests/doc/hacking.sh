@@ -30,6 +30,12 @@ for page in HACKING.md GLOSSARY.md; do
         check "$page: $name" grep -qE "\b$name\b" "$T/source"
     done
 done
+# Shell tests are named within commands, too.
+tests=$(grep -oE '\btests/[a-z0-9/-]+\.sh' HACKING.md | sort -u)
+check "HACKING.md names shell tests" [ -n "$tests" ]
+for file in $tests; do
+    check "HACKING.md: $file" [ -e "$file" ]
+done
 # A function and its file, as "`name` (`src/…/file.c`" names them: it is defined there.
 # shellcheck disable=SC2016 # backquotes of Markdown
 while IFS=' ' read -r name file; do
