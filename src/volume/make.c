@@ -17,7 +17,7 @@ const VjOptSpec vj_volume_make_options[] = {
     {.name = "store",
      .type = VJ_OPT_STRING,
      .fallback = "posix",
-     .choices = "posix|null|remote",
+     .choices = "posix|block|memory|null|remote",
      .is_spec = true,
      .help = "driver that keeps the objects, with its own options as NAME:K=V"},
     {.name = "meta",

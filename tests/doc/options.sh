@@ -139,6 +139,12 @@ for page in "$srcdir"/man/varjfs-store-*.7.pod; do
 done
 check "drivers were found" test "$drivers" -ge 3
 
+# mkfs.varjfs --help offers each store driver that there is, and no other.
+is "mkfs.varjfs --help names each store driver" \
+    "$(sed -n 's/^  store=\([a-z|]*\) .*/\1/p' "$T/mkfs.varjfs.help" | tr '|' '\n' | sort | xargs)" \
+    "$(grep -o 'vj_store_[a-z]*_ops' "$srcdir/src/store/drivers.c" |
+        sed 's/vj_store_\(.*\)_ops/\1/' | sort | xargs)"
+
 for page in "$srcdir"/man/*.pod; do
     name=$(basename "$page" .pod)
     check "$name is well-formed" podchecker -warnings "$page"
