@@ -311,6 +311,10 @@ static bool read_drivers(const Parse *p, VjNodeVolumeConf *v, GError **error)
     if (!vj_meta_spec_check(v->meta, error)) {
         return at_line(p, line_of(p, "meta"), error);
     }
+    if (!vj_store_spec_can_put_as(v->store)) {
+        return mistake(p, line_of(p, "store"), error,
+                       "store=%s cannot stand behind a node", v->store);
+    }
     if (((vj_store_needs(v->store) | vj_meta_needs(v->meta)) &
          ~(uint32_t)VJ_NEEDS_FILES) != 0) {
         return mistake(p, p->section_line, error,

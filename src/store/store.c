@@ -124,6 +124,14 @@ bool vj_store_spec_check(const char *spec, GError **error)
                             vj_error_prefix(error, "store %s", ops->name));
 }
 
+bool vj_store_spec_can_put_as(const char *spec)
+{
+    const char *options = NULL;
+    const VjStoreOps *ops = find_ops(vj_store_drivers, "store", spec, &options, NULL);
+
+    return ops != NULL && ops->put_as != NULL;
+}
+
 uint32_t vj_store_needs(const char *spec)
 {
     const char *options = NULL;

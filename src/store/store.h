@@ -564,8 +564,10 @@ uint32_t vj_store_align_bytes(VjStore *s);
  * timeout says, and without one as long as its VjCancel does (-ETIMEDOUT). */
 int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                  VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
-/* False: the driver has no put_as, and cannot stand behind a node. */
+/* False: the driver has no put_as, and cannot stand behind a node; of one that is open,
+ * and of a spec that vj_store_spec_check has found right. */
 bool vj_store_can_put_as(const VjStore *s);
+bool vj_store_spec_can_put_as(const char *spec);
 int vj_store_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
                     int iov_count, VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
 VjLoc vj_store_loc_of_nonce(VjStore *s, uint64_t nonce);

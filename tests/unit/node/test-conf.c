@@ -143,6 +143,7 @@ static const Mistake mistakes[] = {
      "not for the role client"},
     {MINIMAL "[volume a]\ndirectory = x\nstore = floppy\n", 5, "floppy"},
     {MINIMAL "[volume a]\ndirectory = x\nstore = posix:colour=red\n", 5, "colour"},
+    {MINIMAL "[volume a]\ndirectory = x\nstore = block\n", 5, "behind a node"},
     {MINIMAL "[volume a]\ndirectory = x\nmeta = cards\n", 5, "cards"},
     {MINIMAL "[volume a]\ndirectory = x\nempty = maybe\n", 5, "empty"},
     {MINIMAL "[volume a]\ndirectory = x\nkey = /nonexistent/k\n", 5, "key"},
