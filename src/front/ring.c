@@ -374,7 +374,9 @@ static void own(VjRingThread *t)
         sleeps = !is_stopping && vj_ring_is_to_sleep(g);
         g_atomic_int_set(&g->sleeps, sleeps);
         send_done(g);
-        submit(t, sleeps && !g_atomic_int_get(&g->all->is_stopping) ? 1 : 0);
+        /* Whoever waits until an answer is submitted is told before it sleeps. */
+        sleeps = sleeps && g->sending == NULL && !g_atomic_int_get(&g->all->is_stopping);
+        submit(t, sleeps ? 1 : 0);
         g_atomic_int_set(&g->sleeps, 0);
         if (g_atomic_int_get(&g->all->is_stopping)) {
             if (g->to_submit == 0 && g_atomic_pointer_get(&g->done) == NULL) {
