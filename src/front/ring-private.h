@@ -44,7 +44,7 @@ typedef struct VjRingCalls {
     /* How the request is handled. */
     VjRingWay (*way)(void *opaque, const VjRingHead *head);
     /* Handles the request in @e; it is answered by vj_rings_answer, now or later, by any
-     * thread.  False: it would have to wait for a device, and is left to vj_rings_take. */
+     * thread.  False: it would have to wait for a device: it is for vj_rings_take. */
     bool (*handle)(void *opaque, VjRingEntry *e);
     /* A thread has polled since vj_clock_mono_ns() was @begun_ns. */
     void (*polled)(void *opaque, uint64_t begun_ns, bool found);
@@ -56,7 +56,8 @@ typedef struct VjRingCalls {
 } VjRingCalls;
 
 /* After the answer to INIT that has asked for them: requests come by rings now.  Their
- * owners poll for @poll_most_us before they sleep (0: do not).  -errno: a thread cannot be started, and the connection is of no use. */
+ * owners poll for @poll_most_us before they sleep (0: do not).  -errno: a thread cannot
+ * be started, and the connection is of no use. */
 int vj_rings_start(VjRings *r, int fuse_fd, unsigned poll_most_us,
                    const VjRingCalls *calls, void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 bool vj_rings_are_on(VjRings *r); /* NULL: false */

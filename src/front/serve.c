@@ -583,8 +583,8 @@ static bool is_quick_ioctl(const VjRingHead *h)
 /*
  * Inline goes what is answered from memory, or changes memory: it sends no notification,
  * and if it waits it says so before (vj_before_wait).  What finds that it would have to
- * wait for a device is left to a thread of its processor: whoever waits for one holds up the
- * requests of its processor.  To those go metadata on another machine, and all where a
+ * wait for a device is left to a thread of its processor: whoever waits for one holds up
+ * the requests of its processor.  To those go metadata on another machine, and all where a
  * change is answered when it is safe.
  */
 static VjRingWay ring_way(void *opaque, const VjRingHead *h)
