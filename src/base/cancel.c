@@ -159,36 +159,3 @@ bool vj_cancel_was_abandoned(const VjCancel *c)
     return __atomic_load_n(&c->stall, __ATOMIC_RELAXED) ==
            stall_word(c->number, ABANDONED);
 }
-
-/* ---- quick ------------------------------------------------------------------------- */
-
-static _Thread_local bool is_quick, was_refused;
-
-void vj_quick_begin(void)
-{
-    g_assert(!is_quick);
-    is_quick = true;
-    was_refused = false;
-}
-
-void vj_quick_end(void)
-{
-    g_assert(is_quick);
-    is_quick = false;
-}
-
-bool vj_is_quick(void)
-{
-    return is_quick;
-}
-
-bool vj_quick_was_refused(void)
-{
-    return is_quick && was_refused;
-}
-
-bool vj_quick_refuses(void)
-{
-    was_refused = was_refused || is_quick;
-    return is_quick;
-}

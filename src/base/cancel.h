@@ -70,18 +70,6 @@ bool vj_cancel_abandon(VjCancel *c, uint64_t number) G_GNUC_WARN_UNUSED_RESULT;
 bool vj_cancel_was_abandoned(const VjCancel *c);
 
 /*
- * Quick: what the calling thread does between begin and end does not wait for a device.
- * What would have to is refused with -EAGAIN, while nothing of the request has been done
- * that cannot be done twice: another thread begins it anew.
- */
-void vj_quick_begin(void);
-void vj_quick_end(void);
-bool vj_is_quick(void);          /* the calling thread is between them */
-bool vj_quick_was_refused(void); /* and something was refused */
-/* Before what may wait for a device; true: it is refused, the caller returns -EAGAIN. */
-bool vj_quick_refuses(void) G_GNUC_WARN_UNUSED_RESULT;
-
-/*
  * vj_cond_wait_or_cancel - wait on a condition, until cancelled
  *
  * @until_us of vj_cancel_deadline_us(), before the first of several waits

@@ -270,8 +270,8 @@ static const char *confine_files(const VjSandbox *plan)
  * libraries of all kinds, and one that lets pass what is listed, for a small one.
  */
 
-/* Of no use to a file system.  New rings are among them because their requests pass
- * by here; those that there are can do what they were made for alone (front/ring.c). */
+/* Of no use to a file system.  io_uring is among them because its requests pass by
+ * here. */
 static const unsigned forbidden[] = {
     SYS_execve,
     SYS_execveat,

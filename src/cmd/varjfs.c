@@ -98,8 +98,8 @@ static const VjOptSpec mount_options[] = {
     {.name = "uring",
      .type = VJ_OPT_CHOICE,
      .fallback = "auto",
-     .choices = "auto|on|off",
-     .help = "io_uring for requests; auto: where it gains, as yet nowhere"},
+     .choices = "auto|off",
+     .help = "io_uring for requests; this version does without"},
     {.name = "log",
      .type = VJ_OPT_STRING,
      .help = "a file, or syslog (default in the background)"},
@@ -166,7 +166,6 @@ typedef struct Command {
     VjPlace *place;
     VjSourceOwners owners;
     VjGuard *guard;
-    VjRings *rings; /* NULL: none */
 } Command;
 
 static void usage(FILE *to)
@@ -276,7 +275,6 @@ static bool serve_volume(Command *c, VjVolume *volume, GError **error)
         .mountpoint = c->mountpoint,
         .debug = c->debug,
         .busy_poll_us = (unsigned)vj_opts_number(c->opts, "busy_poll"),
-        .rings = c->rings,
         .guard = c->guard,
         .ready = tell_ready,
         .opaque = c,
@@ -454,22 +452,6 @@ static void never_wait_for_own_pages(void)
     }
 }
 
-/*
- * No ring can be made in the sandbox.  uring=auto makes none: on an idle machine no row
- * that was measured gains by them (doc/measured/front.md).
- */
-static bool make_rings(Command *c, GError **error)
-{
-    if (strcmp(vj_opts_string(c->opts, "uring"), "on") != 0) {
-        return true;
-    }
-    c->rings = vj_rings_new(error);
-    if (c->rings == NULL) {
-        vj_error_prefix(error, "uring=on");
-    }
-    return c->rings != NULL;
-}
-
 /* The daemon proper, in the background or not. */
 static int run(Command *c)
 {
@@ -488,7 +470,7 @@ static int run(Command *c)
         c->owners = vj_source_owners(c->place);
         ok = vj_source_is_ours(c->place, c->source, !vj_opts_flag(c->opts, "ro"), 0,
                                &error) &&
-             start_guard(c, &error) && make_rings(c, &error);
+             start_guard(c, &error);
     }
     if (ok) {
         never_wait_for_own_pages();
@@ -496,7 +478,6 @@ static int run(Command *c)
         ok = serve(c, &error);
     }
     vj_guard_end(c->guard);
-    vj_rings_free(g_steal_pointer(&c->rings));
     closed = vj_place_close(g_steal_pointer(&c->place));
     g_assert(closed == 0); /* it is marked by a volume alone, which closes it */
     if (!ok) {

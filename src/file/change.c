@@ -56,13 +56,9 @@ static int may_begin(VjFile *f, size_t bytes)
     return r == 0 && vj_cancel_is_fired() ? -ECANCELED : r;
 }
 
-/* For a change that was refused, so that nothing of it has happened.  No lock held.
- * -EAGAIN: it is not for this thread. */
+/* For a change that was refused, so that nothing of it has happened.  No lock held. */
 static int make_space(VjFileTable *table)
 {
-    if (vj_quick_refuses()) {
-        return -EAGAIN;
-    }
     vj_stall_begin();
     return vj_stall_end(vj_file_table_make_space(table));
 }
@@ -320,7 +316,7 @@ static int change(VjFile *f, Change *c, uint64_t *at)
             break;
         }
         r = make_space(table);
-        if (r == -ECANCELED || r == -EAGAIN) {
+        if (r == -ECANCELED) {
             break;
         }
         if (r < 0) {
@@ -843,13 +839,9 @@ int vj_file_copy(VjFile *src, uint64_t src_offset, VjFile *dst, uint64_t dst_off
     if (r == 0 && *copied > 0) {
         r = copy_in(dst, dst_offset, (VjPiece *)(void *)pieces->data, pieces->len,
                     *copied);
-        if (r == -ENOSPC) {
-            int made = make_space(dst->table);
-
-            r = made == 0 ? copy_in(dst, dst_offset, (VjPiece *)(void *)pieces->data,
-                                    pieces->len, *copied)
-                : made == -EAGAIN ? made
-                                  : r;
+        if (r == -ENOSPC && make_space(dst->table) == 0) {
+            r = copy_in(dst, dst_offset, (VjPiece *)(void *)pieces->data, pieces->len,
+                        *copied);
         }
     }
     pieces_release(dst->table, (VjPiece *)(void *)pieces->data, pieces->len);

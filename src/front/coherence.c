@@ -544,15 +544,11 @@ static int wait_to_enter(Shard *shard, VjCoherenceState *s, VjPassKind kind, uin
     int r = 0;
 
     while (r == 0) {
-        if (s->closed && vj_quick_refuses()) {
-            return -EAGAIN;
-        } else if (s->closed) {
+        if (s->closed) {
             r = wait_for_change(shard);
         } else if (kind != VJ_PASS_READ || s->sized_until_us == 0 ||
                    end <= s->sized_from || (who != 0 && who == s->size_owner)) {
             return 0;
-        } else if (vj_quick_refuses()) {
-            return -EAGAIN;
         } else {
             s->size_waiters++;
             wait_for_size(shard, s);

@@ -40,9 +40,6 @@ void vj_count_ends(void);
  * that one may answer it.  No locks held; a second call does nothing. */
 void vj_count_hand_over(VjCount *c, fuse_req_t req);
 
-/* The request, which vj_count_begins has counted, is begun anew by another thread. */
-void vj_count_begins_anew(VjCount *c, const void *request, size_t len);
-
 /* A thread has polled for a request since vj_clock_mono_ns() was @begun_ns. */
 void vj_count_poll(VjCount *c, uint64_t begun_ns, bool found);
 
@@ -74,9 +71,6 @@ int vj_reply_statfs(fuse_req_t req, const struct statvfs *st);
 int vj_reply_xattr(fuse_req_t req, size_t count);
 int vj_reply_ioctl(fuse_req_t req, int result, const void *buf, size_t size);
 int vj_reply_lseek(fuse_req_t req, off_t offset);
-
-/* Of Linux 6.18: as FUSE_COPY_FILE_RANGE, answered with 64 bits. */
-#define VJ_OPCODE_COPY_FILE_RANGE_64 53u
 
 /* The handlers answer by the names that libfuse's documentation has. */
 #ifndef VJ_COUNT_NAMES_LIBFUSE

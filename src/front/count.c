@@ -150,7 +150,7 @@ static void count_source(VjCount *c, const struct fuse_in_header *head,
     }
 }
 
-static struct fuse_in_header begin(VjCount *c, const void *request, size_t len)
+void vj_count_begins(VjCount *c, const void *request, size_t len)
 {
     struct fuse_in_header head;
 
@@ -160,23 +160,9 @@ static struct fuse_in_header begin(VjCount *c, const void *request, size_t len)
         (Counted){.calls = c->calls, .kind = KIND_OTHER, .begun_ns = vj_clock_mono_ns()};
     if (head.opcode < G_N_ELEMENTS(kinds) && kinds[head.opcode] != NULL) {
         own.kind = head.opcode;
-    } else if (head.opcode == VJ_OPCODE_COPY_FILE_RANGE_64) {
-        own.kind = FUSE_COPY_FILE_RANGE;
     }
-    return head;
-}
-
-void vj_count_begins(VjCount *c, const void *request, size_t len)
-{
-    struct fuse_in_header head = begin(c, request, len);
-
     vj_call_begins(c->calls, own.kind);
     count_source(c, &head, request, len);
-}
-
-void vj_count_begins_anew(VjCount *c, const void *request, size_t len)
-{
-    (void)begin(c, request, len);
 }
 
 /* It has its answer, or gets none. */
@@ -284,14 +270,7 @@ static int answered(const Counted *r, int result)
 
 int vj_reply_err(fuse_req_t req, int error)
 {
-    Counted r;
-
-    if (error == EAGAIN && vj_serve_elsewhere()) {
-        own.calls = NULL;
-        fuse_reply_none(req); /* it frees it; the other thread has one of its own */
-        return 0;
-    }
-    r = answer(req, 0, error != 0);
+    Counted r = answer(req, 0, error != 0);
 
     return answered(&r, fuse_reply_err(req, error));
 }

@@ -26,7 +26,6 @@
  * made by the request thread.
  */
 #include "front/front-private.h"
-#include "front/ring-private.h"
 
 #include "varjfs/ioctl.h"
 
@@ -79,7 +78,6 @@ static bool invalidate(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len)
     int r;
 
     vj_lock_assert_none();
-    g_assert(!vj_ring_is_this_thread());
     vj_before_wait(); /* for requests, perhaps: those of pages, and of who ends a file */
     r = fuse_lowlevel_notify_inval_inode(f->session, ino, (off_t)offset, (off_t)len);
     vj_trace(front,
@@ -95,7 +93,6 @@ void vj_front_attributes_stale(VjFront *f, uint64_t ino)
     int r;
 
     vj_lock_assert_none();
-    g_assert(!vj_ring_is_this_thread());
     vj_before_wait(); /* for requests, perhaps: those of pages, and of who ends a file */
     r = fuse_lowlevel_notify_inval_inode(f->session, ino, -1, 0);
     vj_trace(front, "ino %" G_GUINT64_FORMAT ": invalidate attributes: %d", ino, r);
@@ -583,12 +580,6 @@ static gpointer edit_thread(gpointer data)
     return NULL;
 }
 
-/* Each keeps an entry of a ring from the WRITE that it may wait for. */
-static guint most_jobs(const VjFront *f)
-{
-    return vj_rings_are_on(f->rings) ? VJ_RING_ENTRIES / 2 : JOBS_MAX;
-}
-
 static bool is_taken(VjEditor *e, const VjJob *what)
 {
     VjJob *job = g_memdup2(what, sizeof *what);
@@ -599,7 +590,7 @@ static bool is_taken(VjEditor *e, const VjJob *what)
         vj_count_hand_over(e->front->count, what->carry.req);
     }
     vj_mutex_lock(&e->lock);
-    taken = !e->stop && g_queue_get_length(&e->jobs) < most_jobs(e->front);
+    taken = !e->stop && g_queue_get_length(&e->jobs) < JOBS_MAX;
     if (taken) {
         e->count++;
         g_queue_push_tail(&e->jobs, job);

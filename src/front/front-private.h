@@ -216,18 +216,9 @@ void vj_front_doubt_inode(VjFront *f, int r, uint64_t ino);
  * -errno. */
 int vj_serve(VjFront *f, unsigned most) G_GNUC_WARN_UNUSED_RESULT;
 
-/* The kernel has got the answer to INIT that asks for rings. */
-void vj_serve_start_rings(VjFront *f);
-/* vj_serve returns @error: requests cannot come as they should. */
-void vj_serve_fails(VjFront *f, int error);
-
 /* From now on the calling request thread waits for no other request: it answers and
  * receives again, so it counts as one that waits.  Threads: any. */
 void vj_serve_answers(void);
-
-/* The handler was refused a wait for a device (base/cancel.h), and has done nothing that
- * cannot be done twice: true: another thread handles the request, and answers it. */
-bool vj_serve_elsewhere(void);
 
 /* The buffer of a WRITE on its way into a file. */
 typedef struct VjHandOff {
@@ -290,8 +281,6 @@ struct VjFront {
     VjFs *fs;
     struct fuse_session *session;
     const char *mountpoint;
-    VjRings *rings; /* never changes: it is no use without them; NULL: none */
-    struct VjServer *server;
     VjCount *count;
     VjLookupCounts *lookups;
     VjDirStreams *dir_streams;
@@ -310,7 +299,6 @@ struct VjFront {
     VjDelays delays;
     unsigned busy_poll_us; /* never changes */
     /* By INIT: */
-    bool has_rings; /* the kernel offers them, and gets the answer that takes them */
     bool maps_direct_files;    /* a file that is opened past the page cache has mmap */
     bool compares_setattr;     /* the kernel keeps no answer to it that is overtaken */
     bool knows_who_sets_flags; /* the kernel looks at the caller of chattr(1) itself */

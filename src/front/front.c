@@ -14,10 +14,6 @@
  *                    requests, so it may sync the mount and wait for what is in flight
  */
 #include "front/front-private.h"
-#include "front/ring-private.h"
-
-#include <linux/fuse.h>
-#include <sys/uio.h>
 
 #include <poll.h>
 #include <signal.h>
@@ -169,10 +165,6 @@ static bool mount_usable(Control *c)
         c->failure = g_strdup("the kernel ended the connection");
         return false;
     }
-    if (f->rings != NULL && !f->has_rings) {
-        c->failure = g_strdup("uring=on: the kernel does not offer it");
-        return false;
-    }
     return vj_guard_watch(c->config->guard, f, &c->failure);
 }
 
@@ -308,7 +300,6 @@ static void front_free(VjFront *f)
     if (f->session != NULL) {
         fuse_session_destroy(f->session);
     }
-    g_free(f->server);
     vj_delays_clear(&f->delays);
     vj_staged_edits_free(f->staged);
     vj_coherence_free(f->coherence);
@@ -393,44 +384,6 @@ static bool session_take(VjFront *f, const char *connection, GError **error)
     return mounted;
 }
 
-static ssize_t io_read(int fd, void *buf, size_t len, void *opaque)
-{
-    (void)opaque;
-    return read(fd, buf, len);
-}
-
-/* libfuse's answers, and what it tells the kernel.  It does not know of rings: in its
- * answer to INIT that asks for them they are added here. */
-static ssize_t io_writev(int fd, struct iovec *iov, int count, void *opaque)
-{
-    VjFront *f = opaque;
-    struct fuse_init_out init;
-    struct iovec both[2];
-    ssize_t done;
-    size_t bytes;
-
-    if (vj_rings_answer(f->rings, iov, count, &bytes)) {
-        return (ssize_t)bytes;
-    }
-    if (!f->has_rings || vj_rings_are_on(f->rings)) {
-        return writev(fd, iov, count);
-    }
-    if (count != 2 || iov[1].iov_len != sizeof init) {
-        vj_serve_fails(f, -EPROTO); /* it has no room to ask for them */
-        return writev(fd, iov, count);
-    }
-    memcpy(&init, iov[1].iov_base, sizeof init);
-    init.flags |= FUSE_INIT_EXT;
-    init.flags2 |= VJ_RINGS_INIT_FLAG2;
-    both[0] = iov[0];
-    both[1] = (struct iovec){&init, sizeof init};
-    done = writev(fd, both, 2);
-    if (done > 0) {
-        vj_serve_start_rings(f);
-    }
-    return done;
-}
-
 static bool session_mount(VjFront *f, const VjFrontConfig *config, GError **error)
 {
     g_autofree char *connection = NULL;
@@ -450,22 +403,6 @@ static bool session_mount(VjFront *f, const VjFrontConfig *config, GError **erro
     vj_guard_detach(config->guard);
     close(fd);
     return false;
-}
-
-/* libfuse gives its answers to io_writev, if it was built so. */
-static bool take_rings(VjFront *f, const VjFrontConfig *config, GError **error)
-{
-    const struct fuse_custom_io io = {.writev = io_writev, .read = io_read};
-
-    if (f->rings == NULL) {
-        return true;
-    }
-    if (fuse_session_custom_io(f->session, &io, fuse_session_fd(f->session)) == 0) {
-        return true;
-    }
-    vj_guard_detach(config->guard);
-    return vj_error_set(error, ENOTSUP,
-                        "uring=on: libfuse was built without \"custom io\"");
 }
 
 /* The mount was unmounted, or its connection ended, by another process. */
@@ -526,9 +463,6 @@ static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
     vj_invalidator_stop(f->invalidator);
     end_invalidating(f);
     vj_editor_stop(f->editor);
-    if (f->rings != NULL) {
-        vj_rings_stop(f->rings);
-    }
     if (!control.detached && !is_fd_path(f->mountpoint) && !kernel_ended(f)) {
         vj_guard_detach(config->guard);
     }
@@ -557,11 +491,9 @@ bool vj_front_run(const VjFrontConfig *config, GError **error)
         vj_log_warn("test: requests are held up: %s", g_getenv("VARJFS_TEST_DELAY"));
     }
     f->busy_poll_us = config->busy_poll_us;
-    f->rings = config->rings;
     fuse_set_log_func(fuse_log_line);
     if (vj_delays_parse(g_getenv("VARJFS_TEST_DELAY"), &f->delays, error) &&
-        session_new(f, config, error) && session_mount(f, config, error) &&
-        take_rings(f, config, error)) {
+        session_new(f, config, error) && session_mount(f, config, error)) {
         ok = front_serve(f, config, error);
     }
     front_free(f);

@@ -24,16 +24,12 @@ typedef struct VjMountPlan {
     bool is_confined;    /* the guard makes few system calls once it has mounted */
 } VjMountPlan;
 
-/* What requests come by instead of /dev/fuse. */
-typedef struct VjRings VjRings;
-
 typedef struct VjFrontConfig {
     VjFs *fs;               /* borrowed */
     const char *mountpoint; /* that of the plan */
     bool debug;             /* print every request on stderr */
     /* How long a thread polls for a request before it sleeps, at most; 0: never. */
     unsigned busy_poll_us;
-    VjRings *rings; /* borrowed; it is no use without them; NULL: none */
     VjGuard *guard; /* borrowed */
     VjFrontReady *ready;
     void *opaque;
@@ -58,17 +54,6 @@ void vj_front_block_signals(void);
 VjGuard *vj_guard_start(const VjMountPlan *plan, GError **error);
 /* Ends it; after vj_front_run.  NULL is fine. */
 void vj_guard_end(VjGuard *g);
-
-/*
- * vj_rings_new - rings for requests by io_uring, one for each processor
- *
- * What cannot be done once the process has given up its rights.  NULL: why not is in
- * @error.
- * Threads   the main thread
- */
-VjRings *vj_rings_new(GError **error);
-void vj_rings_free(VjRings *r); /* after vj_front_run; NULL is fine */
-G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjRings, vj_rings_free)
 
 /* Flags of mount(2) by the words in @options, the last one of a kind; others stay as in
  * @flags. */

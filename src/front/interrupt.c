@@ -30,7 +30,6 @@
  * there is no knowing, and the caller waits.
  */
 #include "front/front-private.h"
-#include "front/ring-private.h"
 
 #include <linux/fuse.h>
 #include <unistd.h>
@@ -598,15 +597,7 @@ static bool abandon_locked(VjFront *f, VjServed *s, uint64_t unique) VJ_REQUIRES
 static void answer_abandoned(VjFront *f, uint64_t unique, uint64_t changed_ino)
 {
     struct fuse_out_header out = {.len = sizeof out, .error = -EINTR, .unique = unique};
-    struct iovec iov = {&out, sizeof out};
-    ssize_t written;
-    size_t bytes;
-
-    if (vj_rings_answer(f->rings, &iov, 1, &bytes)) {
-        written = (ssize_t)bytes;
-    } else {
-        written = write(fuse_session_fd(f->session), &out, sizeof out);
-    }
+    ssize_t written = write(fuse_session_fd(f->session), &out, sizeof out);
 
     /* ENOENT: the thread was faster.  ENODEV: unmounted. */
     if (written < 0 && errno != ENOENT && errno != ENODEV) {

@@ -31,12 +31,6 @@ src_front_libvj_front_la_SOURCES = \
 	src/front/ranges.c \
 	src/front/receive.c \
 	src/front/request.c \
-	src/front/ring-inside-private.h \
-	src/front/ring-kernel.c \
-	src/front/ring-poll.c \
-	src/front/ring-private.h \
-	src/front/ring-queue.c \
-	src/front/ring.c \
 	src/front/serve-private.h \
 	src/front/serve.c \
 	src/front/stage.c \

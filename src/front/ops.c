@@ -539,9 +539,9 @@ static void front_init(void *userdata, struct fuse_conn_info *conn)
     want(conn, FUSE_CAP_SPLICE_READ, false);
     want(conn, FUSE_CAP_SPLICE_WRITE, false);
     want(conn, FUSE_CAP_SPLICE_MOVE, false);
-#if HAVE_DECL_FUSE_CAP_OVER_IO_URING
-    /* libfuse would make rings of its own where its variable FUSE_URING_ENABLE says so;
-     * ours are asked for below it (front.c). */
+#ifdef HAVE_FUSE_URING
+    /* libfuse would take them where its variable FUSE_URING_ENABLE says so; see
+     * README.md. */
     want(conn, FUSE_CAP_OVER_IO_URING, false);
 #endif
 #ifdef FUSE_CAP_DIRECT_IO_ALLOW_MMAP

@@ -350,16 +350,6 @@ void vj_receive_answered(VjServer *s, VjWorker *w)
     }
 }
 
-/* At the end: what has come by a ring, and waits for a thread, gets its answer. */
-static ssize_t take_last(const VjServer *s, VjWorker *w)
-{
-    if (!vj_rings_are_on(s->front->rings)) {
-        return 0;
-    }
-    w->entry = vj_rings_take(s->front->rings, VJ_RINGS_ANY);
-    return w->entry != NULL ? (ssize_t)vj_worker_copy(w) : 0;
-}
-
 ssize_t vj_receive(VjServer *s, VjWorker *w)
 {
     struct fuse_session *session = s->front->session;
@@ -371,19 +361,9 @@ ssize_t vj_receive(VjServer *s, VjWorker *w)
         int error;
 
         if (fuse_session_exited(session)) {
-            return take_last(s, w);
+            return 0;
         }
-        if (vj_rings_are_on(s->front->rings)) {
-            if (!g_atomic_pointer_compare_and_exchange(&s->device, NULL, w)) {
-                w->entry = vj_rings_take(s->front->rings, VJ_RINGS_ANY);
-                if (w->entry != NULL) {
-                    return (ssize_t)vj_worker_copy(w);
-                }
-                continue;
-            }
-        } else {
-            try_to_be_sole(s, w);
-        }
+        try_to_be_sole(s, w);
         alone = sole(s);
         if (alone == w) {
             expect_request(s, w, fd);
@@ -401,10 +381,6 @@ ssize_t vj_receive(VjServer *s, VjWorker *w)
         got = read(fd, w->block + VJ_HEAD_SKIP, VJ_FS_BLOCK_BYTES - VJ_HEAD_SKIP);
         error = errno;
         g_atomic_int_set(&w->stands, VJ_STANDS_ELSEWHERE);
-        if (g_atomic_pointer_compare_and_exchange(&s->device, w, NULL) && got > 0 &&
-            !has_no_caller(vj_worker_head(w).opcode)) {
-            vj_rings_wake(s->front->rings);
-        }
         if (got >= (ssize_t)sizeof(struct fuse_in_header)) {
             note_request(s, w);
             return got;

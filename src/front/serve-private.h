@@ -6,7 +6,6 @@
 #define VJ_FRONT_SERVE_PRIVATE_H
 
 #include "front/front-private.h"
-#include "front/ring-private.h"
 
 #include <linux/fuse.h>
 
@@ -23,12 +22,7 @@ typedef struct VjWorker {
     GThread *handle;
     uint8_t *block; /* of VJ_FS_BLOCK_BYTES; the request stands from VJ_HEAD_SKIP on */
     VjServed served;
-    VjRingEntry *entry; /* the request came by; NULL: from /dev/fuse */
-    uint8_t *begin;     /* of the request of entry */
-    unsigned queue; /* whose requests it takes; VJ_RINGS_ANY: and those of /dev/fuse */
-    bool is_ring;   /* a ring's thread */
-    bool is_left;   /* its request, to another thread (vj_serve_elsewhere) */
-    bool waits;     /* counted as idle already: it has nothing left to do but to answer */
+    bool waits; /* counted as idle already: it has nothing left to do but to answer */
     /* receive.c: */
     gint stands;       /* atomic: VjStands */
     bool is_under_way; /* its request counts in server->under_way */
@@ -56,13 +50,11 @@ struct VjServer {
     int64_t sole_from_us; /* atomic: nobody becomes the sole one before */
     int64_t answered_us;  /* atomic: when a request was answered last */
     gint under_way;       /* atomic: requests with a caller that waits */
-    VjWorker *device;     /* atomic: reads /dev/fuse while there are rings */
     gint streak;          /* atomic: requests that came soon, and none beside another */
     /* guarded by front->lock: */
-    GPtrArray *workers;           /* VjWorker, of the threads that run */
-    GPtrArray *ended;             /* GThread, to be joined */
-    unsigned local[VJ_RINGS_ANY]; /* threads that take the requests of one processor */
-    unsigned count;               /* threads, also those that are being started */
+    GPtrArray *workers; /* VjWorker, of the threads that run */
+    GPtrArray *ended;   /* GThread, to be joined */
+    unsigned count;     /* threads, also those that are being started */
     bool over;
     int error; /* why it ended, -errno */
 };
@@ -85,19 +77,11 @@ void vj_receive_before_wait(void *opaque);
 /* Nobody is the sole one any more. */
 void vj_receive_end_sole(VjServer *s);
 
-static inline uint8_t *vj_worker_request(const VjWorker *w)
-{
-    return w->entry != NULL ? w->begin : w->block + VJ_HEAD_SKIP;
-}
-
-/* The request of w->entry to w->block; its length. */
-size_t vj_worker_copy(VjWorker *w);
-
 static inline struct fuse_in_header vj_worker_head(const VjWorker *w)
 {
     struct fuse_in_header head;
 
-    memcpy(&head, vj_worker_request(w), sizeof head);
+    memcpy(&head, w->block + VJ_HEAD_SKIP, sizeof head);
     return head;
 }
 

@@ -6,13 +6,10 @@
 
 #include <linux/capability.h>
 
-void vj_fs_attr(VjFs *fs, const VjInode *inode, VjAttr *out)
+void vj_fs_attr(const VjInode *inode, VjAttr *out)
 {
     struct stat *st = &out->st;
 
-    if (vj_fs_safety_of(fs, inode) != VJ_SAFETY_NONE) {
-        g_atomic_int_set(&fs->waits, 1);
-    }
     memset(out, 0, sizeof *out);
     st->st_ino = inode->ino;
     st->st_mode = inode->mode;
@@ -50,7 +47,7 @@ int vj_fs_getattr(VjFs *fs, uint64_t ino, VjAttr *out)
         if (r < 0) {
             return r;
         }
-        vj_fs_attr(fs, &inode, out);
+        vj_fs_attr(&inode, out);
         vj_fs_show_read(fs, ino, out);
     } while (g_atomic_int_get(&fs->read_end_count) != read_ends);
     return 0;
@@ -65,7 +62,7 @@ void vj_fs_getattr_many(VjFs *fs, const uint64_t *inos, size_t count, VjAttr *ou
     vj_file_getattr_many(fs->files, inos, count, inodes, results);
     for (size_t i = 0; i < count; i++) {
         if (results[i] == 0) {
-            vj_fs_attr(fs, &inodes[i], &out[i]);
+            vj_fs_attr(&inodes[i], &out[i]);
             vj_fs_show_read(fs, inos[i], &out[i]);
         }
     }
@@ -333,7 +330,7 @@ static bool show(VjFs *fs, SetOp *op, gint read_ends, VjAttr *out)
     if (!vj_file_lay_over(fs->files, &op->inode)) {
         return false;
     }
-    vj_fs_attr(fs, &op->inode, out);
+    vj_fs_attr(&op->inode, out);
     vj_fs_show_read(fs, op->ino, out);
     return g_atomic_int_get(&fs->read_end_count) == read_ends;
 }

@@ -44,7 +44,6 @@ struct VjFs {
     void *events_opaque;
     bool noatime;
     VjSafety safety;     /* of what has no setting of its own */
-    gint waits;          /* atomic: see vj_fs_waits_for_devices */
     gint read_count;     /* atomic: nodes with was_read or read_taken_by */
     gint read_end_count; /* atomic: how often one has lost both */
 
@@ -220,7 +219,7 @@ static inline bool vj_is_immutable(const VjInode *inode)
     return (inode->flags & VJ_INODE_IMMUTABLE) != 0;
 }
 
-void vj_fs_attr(VjFs *fs, const VjInode *inode, VjAttr *out);
+void vj_fs_attr(const VjInode *inode, VjAttr *out);
 /* attr.c: as vj_fs_clear_privileges, where the kernel has not said whether @who has
  * CAP_FSETID. */
 int vj_fs_clear_privileges_open(VjHandle *h,

@@ -109,9 +109,6 @@ void vj_fs_set_noatime(VjFs *fs);
 /* Setup only.  What is waited for where neither the file nor, for a name, the directory
  * has user.varjfs.safety; VJ_SAFETY_NONE without it. */
 void vj_fs_set_safety(VjFs *fs, VjSafety safety);
-/* Calls that change something may wait for a device, as user.varjfs.safety or the setting
- * above asks for that; true from when attributes of the first such inode were given. */
-bool vj_fs_waits_for_devices(VjFs *fs);
 
 /* Setup only.  Its functions may wait for another machine: where they do they end with
  * -ETIMEDOUT after the time of the thread's VjCancel.  Near or far, what waits, for a

@@ -176,7 +176,7 @@ static int make(VjFs *fs, MakeOp *op, VjAttr *out, VjFile **file)
     }
     if (r == 0) {
         vj_fs_node_made(fs);
-        vj_fs_attr(fs, &op->inode, out);
+        vj_fs_attr(&op->inode, out);
     }
     return r;
 }

@@ -7,9 +7,6 @@
 /* Nothing of the operation has happened: another one may be tried, or none. */
 static int purge(VjFs *fs)
 {
-    if (vj_quick_refuses()) {
-        return -EAGAIN;
-    }
     vj_stall_begin();
     return vj_stall_end(vj_volume_purge(fs->volume));
 }
@@ -22,10 +19,8 @@ int vj_fs_ino_new(VjFs *fs, uint64_t *ino)
         return -EROFS;
     }
     r = vj_ino_new(fs->files, ino);
-    if (r == -ENOSPC) {
-        int purged = purge(fs);
-
-        r = purged == 0 ? vj_ino_new(fs->files, ino) : purged == -EAGAIN ? purged : r;
+    if (r == -ENOSPC && purge(fs) == 0) {
+        r = vj_ino_new(fs->files, ino);
     }
     return r;
 }
@@ -46,10 +41,8 @@ int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
     r = run_once(fs, flags, body, op);
     /* What was deleted a moment ago is removed in the background: then there may be
      * space. */
-    if (r == -ENOSPC) {
-        int purged = purge(fs);
-
-        r = purged == 0 ? run_once(fs, flags, body, op) : purged == -EAGAIN ? purged : r;
+    if (r == -ENOSPC && purge(fs) == 0) {
+        r = run_once(fs, flags, body, op);
     }
     return r;
 }
@@ -57,12 +50,6 @@ int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
 void vj_fs_set_safety(VjFs *fs, VjSafety safety)
 {
     fs->safety = safety;
-    g_atomic_int_set(&fs->waits, safety != VJ_SAFETY_NONE);
-}
-
-bool vj_fs_waits_for_devices(VjFs *fs)
-{
-    return g_atomic_int_get(&fs->waits) != 0;
 }
 
 int vj_fs_acknowledge(VjFs *fs, int r, VjSafety safety)
@@ -70,7 +57,6 @@ int vj_fs_acknowledge(VjFs *fs, int r, VjSafety safety)
     if (r < 0 || safety == VJ_SAFETY_NONE) {
         return r;
     }
-    g_atomic_int_set(&fs->waits, 1);
     vj_stall_begin();
     return vj_stall_end(safety == VJ_SAFETY_STORAGE ? vj_meta_flush(fs->meta)
                                                     : vj_meta_send(fs->meta));
@@ -84,7 +70,6 @@ int vj_fs_acknowledge_content(VjFs *fs, VjFile *file, VjSafety safety)
     if (safety == VJ_SAFETY_NONE) {
         return 0;
     }
-    g_atomic_int_set(&fs->waits, 1);
     vj_stall_begin();
     r = vj_stall_end(vj_file_commit(file));
     return vj_fs_acknowledge(fs, r, safety);

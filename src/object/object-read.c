@@ -380,7 +380,7 @@ VjBuf *vj_object_hold(VjObjects *o, const VjObject *object, uint32_t start, uint
 
     g_assert(len <= object->plain_bytes && start <= object->plain_bytes - len);
     vj_lock_assert_none();
-    if (len < HOLD_LEAST || vj_is_quick()) {
+    if (len < HOLD_LEAST) {
         return NULL; /* pieces, which are counted when they are read */
     }
     if (vj_cache_find(&o->cache, object, start, len, &plain) == VJ_CACHE_COMING &&
@@ -410,18 +410,6 @@ static int read_any(VjObjects *o, const VjObject *object, uint32_t start, void *
     return rc;
 }
 
-/* For a thread that may not wait for a device. */
-static int read_quickly(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
-                        uint32_t len)
-{
-    if (vj_cache_has(&o->cache, object->id) &&
-        find_copy(o, object, start, dst, len) == VJ_CACHE_FOUND) {
-        return 0;
-    }
-    (void)!vj_quick_refuses();
-    return -EAGAIN;
-}
-
 int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
                    uint32_t len, bool whole)
 {
@@ -432,9 +420,6 @@ int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *d
         return 0;
     }
     vj_lock_assert_none();
-    if (vj_is_quick()) {
-        return read_quickly(o, object, start, dst, len);
-    }
     rc = read_once(o, object, start, dst, len, whole);
     if (vj_object_mend(o, object, rc)) {
         rc = read_once(o, object, start, dst, len, whole);

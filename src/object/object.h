@@ -167,8 +167,7 @@ void vj_object_expect_records(VjTxn *txn, const uint64_t *ids, size_t count);
  *           that would be out of proportion to @len or to the cache
  * Returns   0; -EBADMSG damaged (logged with object id; other ranges stay readable);
  *           -EOPNOTSUPP a transformation that is not in this build (logged);
- *           -ENOENT not in the store; -EIO, -ENOMEM; -EAGAIN: the thread is quick
- *           (base/cancel.h), and the cache does not have it
+ *           -ENOENT not in the store; -EIO, -ENOMEM
  * Threads   any, under a guard or pin; blocks      Locks   none
  */
 int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *dst,

@@ -413,15 +413,6 @@ def passthroughs():
     return [kind for kind in (PassthroughNosplice, Passthrough) if find_passthrough(kind.program)]
 
 
-def has_rings():
-    """Does the kernel offer io_uring to those who serve FUSE?"""
-    try:
-        with open("/sys/module/fuse/parameters/enable_uring", encoding="ascii") as f:
-            return f.read().strip() == "Y"
-    except FileNotFoundError:
-        return False
-
-
 class Varjfs(Below):
     """varjfs over a directory; @make, @options: of mkfs.varjfs and of the mount, with "-o"."""
     name = "varjfs"

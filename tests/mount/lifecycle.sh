@@ -44,7 +44,7 @@ usage "an unknown mount option" varjfs "$SOURCE" "$MNT" -o sparkling
 usage "a size that is none" varjfs "$SOURCE" "$MNT" -o cache=lots
 usage "a transformation that does not exist" varjfs "$SOURCE" "$MNT" -o transform=rot13
 usage "a safety that does not exist" varjfs "$SOURCE" "$MNT" -o safety=disk
-usage "a word that uring= does not know" varjfs "$SOURCE" "$MNT" -o uring=often
+usage "io_uring by force" varjfs "$SOURCE" "$MNT" -o uring=on
 is "nothing was mounted" "$(mount_points_below "$T")" ""
 check "--help" varjfs --help
 check "--version" varjfs --version
@@ -147,7 +147,7 @@ VARJFS_TEST_DELAY=fsync=1 mount_varjfs -o log=relative.log
 cd / || exit 1
 check "the log is where it was asked for" grep -q "fsync=1" "$T/relative.log"
 
-# libfuse reads this variable; with rings of its own an edit could end in a wait that nothing ends.
+# libfuse reads this variable; with its rings an edit could end in a wait that nothing ends.
 umount_varjfs
 if grep -qs Y /sys/module/fuse/parameters/enable_uring; then
     FUSE_URING_ENABLE=1 mount_varjfs -o sandbox=off

@@ -54,7 +54,6 @@ MOUNT_TESTS += \
 	tests/mount/transform-read.sh \
 	tests/mount/transform.sh \
 	tests/mount/two-calls.sh \
-	tests/mount/uring.sh \
 	tests/mount/user.sh \
 	tests/mount/varjfsctl.sh \
 	tests/mount/volume-elsewhere.sh \
@@ -94,7 +93,3 @@ tests_mount_handle_LDADD =
 TEST_HELPERS += tests/mount/edit-signals
 tests_mount_edit_signals_SOURCES = $(rwrite_sources) tests/mount/edit-signals.c
 tests_mount_edit_signals_LDADD =
-
-# The switch that it turns is the kernel's: other mounts at that moment would have rings, too.  So it runs
-# when all others have.
-tests/mount/uring.log: $(filter-out tests/mount/uring.log,$(TEST_LOGS))

@@ -248,23 +248,6 @@ static void a_node_that_fails(void **state)
     (void)make(f, dir, "four", S_IFREG | 0644);
 }
 
-/* It is known before the first change that waits, where the caller knows the inode. */
-static void a_setting_is_known_before_it_is_obeyed(void **state)
-{
-    Far *f = *state;
-    uint64_t dir = make(f, VJ_INO_ROOT, "dir", S_IFDIR | 0755);
-    VjAttr attr;
-
-    assert_int_equal(set_safety(f, dir, "storage"), 0);
-    vj_fs_free(f->x.fs);
-    f->x.fs = vj_fs_new(f->x.v);
-    vj_fs_set_knows(f->x.fs, fixture_knows, &f->x);
-    assert_int_equal(vj_fs_getattr(f->x.fs, VJ_INO_ROOT, &attr), 0);
-    assert_false(vj_fs_waits_for_devices(f->x.fs));
-    assert_int_equal(vj_fs_lookup(f->x.fs, &root_caller, VJ_INO_ROOT, "dir", &attr), 0);
-    assert_true(vj_fs_waits_for_devices(f->x.fs));
-}
-
 enum { CALLERS = 8 };
 
 typedef struct Caller {
@@ -341,7 +324,7 @@ static void callers_share_a_flush(void **state)
 static const struct CMUnitTest tests[] = {
     TEST(each_safety_of_the_mount), TEST(each_safety_of_a_directory),
     TEST(a_node_that_fails),        TEST(callers_share_a_send),
-    TEST(callers_share_a_flush),    TEST(a_setting_is_known_before_it_is_obeyed),
+    TEST(callers_share_a_flush),
 };
 
 VJ_TEST_MAIN_WITH_CODECS(tests)

@@ -417,30 +417,6 @@ static void test_a_bit_flipped_on_the_way_is_found(void **state)
     read_at(f, &object, bytes, 0, BIG, true);
 }
 
-static void test_a_quick_thread_reads_the_cache_alone(void **state)
-{
-    Fixture *f = *state;
-    g_autofree uint8_t *bytes = content(1, BIG), *got = g_malloc(BIG);
-    VjStoreStats before;
-    VjObject object;
-
-    f->codec = VJ_CODEC_ID_XOR;
-    must_put(f, bytes, BIG, &object);
-    vj_store_stats(f->store, &before);
-    vj_quick_begin();
-    assert_int_equal(vj_object_read(f->objects, &object, 10, got, 5000, true), -EAGAIN);
-    assert_true(vj_quick_was_refused());
-    vj_quick_end();
-    assert_int_equal(gets_since(f, &before).gets, 0);
-    read_at(f, &object, bytes, 10, 5000, true);
-    assert_int_equal(gets_since(f, &before).gets, 1);
-    vj_quick_begin();
-    read_at(f, &object, bytes, 700000, 5000, true);
-    assert_false(vj_quick_was_refused());
-    vj_quick_end();
-    assert_int_equal(gets_since(f, &before).gets, 0);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 static const struct CMUnitTest tests[] = {
     TEST(test_a_part_costs_its_blocks_and_the_trailer_once),
@@ -458,7 +434,6 @@ static const struct CMUnitTest tests[] = {
     TEST(test_who_reads_at_the_same_time_shares_one_load),
     TEST(test_a_failed_load_is_tried_again),
     TEST(test_a_bit_flipped_on_the_way_is_found),
-    TEST(test_a_quick_thread_reads_the_cache_alone),
 };
 
 VJ_TEST_MAIN(tests)
