@@ -540,8 +540,8 @@ static void front_init(void *userdata, struct fuse_conn_info *conn)
     want(conn, FUSE_CAP_SPLICE_WRITE, false);
     want(conn, FUSE_CAP_SPLICE_MOVE, false);
 #ifdef HAVE_FUSE_URING
-    /* libfuse would take them where its variable FUSE_URING_ENABLE says so; see
-     * README.md. */
+    /* libfuse would use io_uring where its variable FUSE_URING_ENABLE says so; why not:
+     * doc/measured/front.md. */
     want(conn, FUSE_CAP_OVER_IO_URING, false);
 #endif
 #ifdef FUSE_CAP_DIRECT_IO_ALLOW_MMAP
