@@ -27,7 +27,7 @@
 #
 # SOURCE and MNT default to $T/source and $T/mnt; set them in front of a call for a second file
 # system: SOURCE=$T/two MNT=$T/mnt2 mount_varjfs.  Whatever is mounted or running below $T at
-# the end is taken down, whichever way the test ends.  VARJFS_MOUNT_OPTIONS (as "-o uring=off")
+# the end is taken down, whichever way the test ends.  VARJFS_MOUNT_OPTIONS (as "-o busy_poll=0")
 # is added to each mount, so that one suite can be run in several configurations.
 #
 # VARJFS_TEST_CLUSTER=DIR: tests of one file system at a time work on a cluster instead, which
