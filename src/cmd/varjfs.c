@@ -95,11 +95,6 @@ static const VjOptSpec mount_options[] = {
      .max = 1000,
      .help = "microseconds that a thread looks for the next request before it sleeps, "
              "where requests come one soon after the other; 0: never, saves power"},
-    {.name = "uring",
-     .type = VJ_OPT_CHOICE,
-     .fallback = "auto",
-     .choices = "auto|off",
-     .help = "io_uring for requests; this version does without"},
     {.name = "log",
      .type = VJ_OPT_STRING,
      .help = "a file, or syslog (default in the background)"},

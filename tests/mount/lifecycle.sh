@@ -44,7 +44,6 @@ usage "an unknown mount option" varjfs "$SOURCE" "$MNT" -o sparkling
 usage "a size that is none" varjfs "$SOURCE" "$MNT" -o cache=lots
 usage "a transformation that does not exist" varjfs "$SOURCE" "$MNT" -o transform=rot13
 usage "a safety that does not exist" varjfs "$SOURCE" "$MNT" -o safety=disk
-usage "io_uring by force" varjfs "$SOURCE" "$MNT" -o uring=on
 is "nothing was mounted" "$(mount_points_below "$T")" ""
 check "--help" varjfs --help
 check "--version" varjfs --version
