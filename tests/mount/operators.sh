@@ -37,7 +37,7 @@ is "mkfs.varjfs: switches" "$(complete_words mkfs.varjfs --)" "--force --help --
 is "mkfs.varjfs: options" "$(complete_words mkfs.varjfs -o ha)" "hash="
 is "mkfs.varjfs: values" "$(complete_words mkfs.varjfs -o label=x,hash=sh)" \
     "sha1 sha256"
-is "mkfs.varjfs: drivers" "$(complete_words mkfs.varjfs -o store=)" "null posix remote"
+is "mkfs.varjfs: drivers" "$(complete_words mkfs.varjfs -o store=)" "block memory null posix remote"
 is "mkfs.varjfs: engines" "$(complete_words mkfs.varjfs -o meta=)" "lmdb remote"
 is "mkfs.varjfs: transformations" "$(complete_words mkfs.varjfs -o transform=l)" "lz4"
 is "mkfs.varjfs: a size is typed" "$(complete_words mkfs.varjfs -o objects=)" ""
